@@ -217,11 +217,11 @@ def machines() -> list[Machine]:
 
 
 def runs(cap: int) -> None:
-    from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+    from bregmat.quadratic.multiplicative import MultiplicativeUpdates, UpdatesRun, run_updates
     from bregmat.quadratic.split_program import SplitProgram
     from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 
-    def dual_of(machine: Machine, is_dense: bool = False) -> SplitProgram:
+    def updated(machine: Machine, settings: MultiplicativeUpdates, is_dense: bool = False) -> UpdatesRun:
         split: Any = ClassBlocks(machine.K, machine.y, ridge=machine.ridge)
         if is_dense:
             A = machine.K * np.outer(machine.y, machine.y)
@@ -229,19 +229,20 @@ def runs(cap: int) -> None:
 
         def prove(state: Any) -> SimpleNamespace:
             gap = machine.gap(state.point.v)
-            return SimpleNamespace(objective=state.point.F, dual_bound=np.nan, unit=1.0, gap=gap)
+            return SimpleNamespace(objective=state.point.F, dual_bound=np.nan, gap=gap)
 
         signs = machine.y if machine.intercept else None
-        return SplitProgram(split, -np.ones(len(machine.y)), upper=machine.C, signs=signs, prove=prove)
+        program = SplitProgram(split, -np.ones(len(machine.y)), upper=machine.C, signs=signs)
+        return run_updates(program, settings, prove=prove, tol=GAP, max_iter=cap)
 
     rows = []
     for machine in machines():
-        end = run_updates(dual_of(machine), MultiplicativeUpdates(), tol=GAP, max_iter=cap)
-        gap, F = machine.gap(end.certificate.x), np.array([record.objective for record in end.history])
+        end = updated(machine, MultiplicativeUpdates())
+        gap, F = machine.gap(end.x), np.array([record.objective for record in end.log.history])
         blocks = ""
         if not machine.intercept:
-            swept = run_updates(dual_of(machine, True), MultiplicativeUpdates(block=32), tol=GAP, max_iter=cap)
-            blocks = f"{'> ' if machine.gap(swept.certificate.x) > GAP else ''}{2 * swept.n_iter + 1}"
+            swept = updated(machine, MultiplicativeUpdates(block=32), is_dense=True)
+            blocks = f"{'> ' if machine.gap(swept.x) > GAP else ''}{2 * swept.n_iter + 1}"
         rows.append(
             [
                 machine.name,

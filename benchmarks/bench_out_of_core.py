@@ -4,14 +4,16 @@
     python benchmarks/bench_out_of_core.py --pairs 1e8 --block-size 2e6
     python benchmarks/bench_out_of_core.py --pairs 1e6 --in-core # the same rows in memory, beside it
 
-Points are a mapped .npy file, pairs mapped columns; both are written to a temporary folder first, by another process. Time is that of a
+Points are a mapped .npy file, pairs a Parquet file; both are written to a temporary folder first, by another process. Time is that of a
 warm file cache.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import operator
 import os
 import subprocess
 import sys
@@ -21,6 +23,8 @@ from pathlib import Path
 
 import harness
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 
 SECONDS, MEMORY_MB = 40.0, 2000.0
 
@@ -33,25 +37,16 @@ def write(folder: Path, pairs: int, points: int, rank: int) -> None:
     np.save(folder / "points.npy", X)
     sample = rng.integers(points, size=(2, 20_000))
     near, far = np.percentile(((X[sample[0]] - X[sample[1]]) ** 2).sum(axis=1), [5, 95])
-    columns = folder / "pairs"
-    columns.mkdir()
-    out = {
-        name: np.lib.format.open_memmap(columns / f"{name}.npy", mode="w+", dtype=dtype, shape=(pairs,))
-        for name, dtype in (("i", np.int32), ("j", np.int32), ("bound", float), ("sense", np.int8))
-    }
-    for first in range(0, pairs, 10_000_000):
-        part = slice(first, min(first + 10_000_000, pairs))
-        c = part.stop - first
-        i = rng.integers(points, size=c)
-        j = (i + 1 + rng.integers(points - 1, size=c)) % points
-        same = kinds[i] == kinds[j]
-        for name, column in (
-            ("i", i),
-            ("j", j),
-            ("bound", np.where(same, near, far)),
-            ("sense", np.where(same, 1, -1)),
-        ):
-            out[name][part] = column
+    types = {"i": pyarrow.int32(), "j": pyarrow.int32(), "bound": pyarrow.float64(), "sense": pyarrow.string()}
+    with pyarrow.parquet.ParquetWriter(folder / "pairs.parquet", pyarrow.schema(types)) as file:
+        for first in range(0, pairs, 10_000_000):
+            c = min(10_000_000, pairs - first)
+            i = rng.integers(points, size=c)
+            j = (i + 1 + rng.integers(points - 1, size=c)) % points
+            same = kinds[i] == kinds[j]
+            columns = i, j, np.where(same, near, far), np.where(same, "<=", ">=")
+            table = [pyarrow.array(column, kind) for column, kind in zip(columns, types.values())]
+            file.write_table(pyarrow.table(dict(zip(types, table))), row_group_size=2_500_000)
 
 
 def solve(folder: Path, block_size: int, threads: int, in_core: bool) -> None:
@@ -60,13 +55,13 @@ def solve(folder: Path, block_size: int, threads: int, in_core: bool) -> None:
     from bregmat.io import open_constraints, open_points
 
     small = bregmat.Constraints.sq_distance(range(99), range(1, 100), 1.0, "<=")
-    rows = open_constraints(folder / "pairs")
+    rows = open_constraints(folder / "pairs.parquet")
     X = open_points(folder / "points.npy")
     bregmat.nearest_metric(np.eye(100), small, slack_weight=1.0, block_size=50)  # imports what is imported on first use
     before = harness.peak_memory_mb()
     clock, cpu = time.perf_counter(), time.process_time()
     if in_core:
-        whole = rows.shards(2**62)[0].read()
+        whole = functools.reduce(operator.add, (shard.read() for shard in rows.shards(2**62)))
         result = bregmat.nearest_metric(X[:], whole, slack_weight=1.0, tol=1e-6)
     else:
         result = bregmat.nearest_metric(X, rows, slack_weight=1.0, tol=1e-6, block_size=block_size, executor=threads)

@@ -1148,8 +1148,6 @@ COMMANDS = {
             "--folds": COUNTS | {"1": "{}"},
             "--out": OUTPUTS,
             "--report": {"absent/out.html": "absent", ".": "folder"},
-            "--points": {"absent.npy": "--labels"},
-            "--block-size": COUNTS | {"0": "{}", "5": "{}"},
         },
         free=("--unlabeled", "--quiet"),
     ),

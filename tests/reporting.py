@@ -11,7 +11,7 @@ from bregmat_app.cli.measure import held_out_neighbours
 from bregmat_app.report import ReportData
 
 inf = float("inf")
-PICTURES = ["embedding-0", "embedding-1", "embedding-2", "distances", "convergence"]
+PICTURES = ["embedding-0", "embedding-1", "embedding-2"]
 
 
 def learned(X, y, title, **settings):

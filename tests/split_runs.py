@@ -25,17 +25,17 @@ def machine(rng, n=60, ridge=0.0):
 def updated(split, b, x0=None, *, upper=None, signs=None, settings=None, callback=None, max_seconds=None, **limits):
     """Minimise ``1/2 v'Av + b'v`` over ``0 <= v <= upper``, and ``signs'v = signs'x0`` if there are signs."""
     problem = SplitProgram(split, b, upper=upper, signs=signs)
-    outcome = run_updates(problem, settings, x0, log=RunLog(callback, max_seconds), **limits)
-    state, rows = outcome.certificate.state, outcome.conflict
+    run = run_updates(problem, settings, x0, log=RunLog(callback, max_seconds), **limits)
+    state, rows = run.state, None if run.ray is None else np.flatnonzero(run.ray)
     return SimpleNamespace(
-        x=outcome.certificate.x,
+        x=run.x,
         positive=state.point.p,
         negative=state.point.q,
         objective=state.point.F,
         multiplier=state.multiplier,
         violation=state.residual,
-        n_iter=outcome.n_iter,
-        history=outcome.history,
-        exit_reason=outcome.exit_reason,
+        n_iter=run.n_iter,
+        history=run.log.history,
+        exit_reason=run.exit_reason,
         unbounded_row=None if rows is None else int(rows[np.argmin(problem.b[rows])]),
     )

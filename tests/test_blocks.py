@@ -1,4 +1,4 @@
-"""Estimators on points in blocks: the answers of memory, the same bits on threads, Dask's collections."""
+"""Estimators on points in blocks: the answers of memory, the same bits on threads."""
 
 import pickle
 
@@ -16,8 +16,6 @@ def data():
 
 
 def test_bad_points_and_labels_are_named(data):
-    import dask.array
-
     X, y = data
     bad = X.copy()
     bad[207, 1] = np.nan
@@ -29,8 +27,6 @@ def test_bad_points_and_labels_are_named(data):
         MetricLearner().fit(X, X[:, 0], block_size=100)
     with pytest.raises(ValueError, match="-1 and 1"):
         MetricLearner().fit(X, np.where(y == "a", -1, 1), block_size=100)
-    with pytest.raises(ValueError, match="2-dimensional collection"):
-        MetricLearner().fit(dask.array.from_array(X[:, 0]), y)
 
 
 # ---------------------------------------------------------------------- metrics
@@ -46,8 +42,6 @@ DRAWS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: " ".join(map(str, draw.values())))
 def test_rows_drawn_in_blocks_are_those_of_memory(draw, data):
-    import dask.array
-
     X, y = data
     y = np.where(np.arange(len(y)) % 50 == 0, None, y.astype(object))  # some without a label
     settings = draw | {"random_state": 3, "tol": 1e-9}
@@ -58,13 +52,9 @@ def test_rows_drawn_in_blocks_are_those_of_memory(draw, data):
     np.testing.assert_allclose(first.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-4, atol=1e-5)
     assert first.result_.status == "OPTIMAL"
     assert len(first.result_.dual) == first.constraints_.n_constraints
-    lazy = dask.array.from_array(X, chunks=(150, 5)), dask.array.from_array(y, chunks=130)
-    for other in (
-        MetricLearner(**settings).fit(X, y, block_size=150, executor=2),
-        MetricLearner(**settings).fit(*lazy, block_size=150),
-    ):
-        assert np.array_equal(other.components_, first.components_)
-        assert np.array_equal(other.result_.dual, first.result_.dual)
+    other = MetricLearner(**settings).fit(X, y, block_size=150, executor=2)
+    assert np.array_equal(other.components_, first.components_)
+    assert np.array_equal(other.result_.dual, first.result_.dual)
     again = pickle.loads(pickle.dumps(first))
     assert np.array_equal(again.transform(X), first.transform(X))
 
@@ -146,12 +136,10 @@ def test_blocks_of_dask_are_mapped_by_dask(data):
 
 # ---------------------------------------------------------------------- kernels
 def test_a_kernel_from_a_factor_in_blocks(tmp_path):
-    import dask.array
-
     G, C = soft_problem()
     whole = nearest_kernel(Factor(G), C, slack_weight=1.0, tol=1e-10)
     stored = open_points(write_points(tmp_path / "factor.npy", G))
-    for G0 in (G, stored, dask.array.from_array(G, chunks=(100, 8))):
+    for G0 in (G, stored):
         found = nearest_kernel(Factor(G0), C, slack_weight=1.0, tol=1e-10, block_size=1000)
         assert found.objective == pytest.approx(whole.objective, rel=1e-9)
         np.testing.assert_allclose(found.kernel(), whole.kernel(), rtol=1e-4, atol=1e-4)

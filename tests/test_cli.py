@@ -106,7 +106,7 @@ def test_learn_from_labels(bregmat, points, tmp_path):
     assert learner.constraints_.n_constraints == 160
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert html.startswith("<!DOCTYPE html>") and "4-NN accuracy" in html
-    legend = html[: html.index('id="distances"')]
+    legend = html[: html.index('id="violations"')]
     assert "</span> yes</li>" in legend and "</span> no</li>" in legend
 
 
@@ -323,7 +323,7 @@ def test_help_names_all_formats_and_common_options_first(bregmat, command):
     assert max(common) < min(shown.index(f"--{name} ") for name in ("drop,--exclude", "keep", "columns", "unlabeled"))
     if command == "learn":
         common += [shown.index(f"--{name} ") for name in ("constraints", "out", "report")]
-        assert max(common) < min(shown.index(f"--{name} ") for name in ("divergence", "solver", "tol", "points"))
+        assert max(common) < min(shown.index(f"--{name} ") for name in ("divergence", "solver", "tol"))
 
 
 def test_triplets_are_judged_by_their_order(bregmat, tmp_path):
@@ -1006,14 +1006,7 @@ def test_inspect(bregmat, model):
     ):
         assert text in done.stdout
     again = " ".join(done.stdout.split())
-    for text in (
-        "verified status OPTIMAL (not recomputed)",
-        "recomputed objective",
-        "recomputed smallest eigenvalue",
-        "dual bound was not",
-    ):
-        assert text in again
-    assert "problem" not in again
+    assert "verified status OPTIMAL (not recomputed)" in again and "problem" not in again
     assert read_manifest(model)["info"] == {"source": "points.csv", "feature_names": ["a", "b", "c", "d"]}
 
 

@@ -22,8 +22,7 @@ from bregmat.applications.cut.lowrank import LowRank
 from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above, projected
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
-from bregmat.plots import ConvergenceDisplay
-from drawing import in_memory
+from bregmat.applications.cut.search import CutSearch
 from states import saved_and_loaded
 
 nan, inf = np.nan, np.inf
@@ -312,12 +311,13 @@ def test_low_rank_above_the_size_of_the_path():
 
 
 def test_a_run_ends_with_the_certificate_that_finishes_it(monkeypatch):
-    """Without another step and another proof, which `conclude` would ask for."""
+    """Without another step and another proof: no measurement is said to be the last one."""
     calls = []
-    conclude = cut.BalancedCut.conclude
-    monkeypatch.setattr(cut.BalancedCut, "conclude", lambda *given: calls.append(conclude(*given)))
+    measure = CutSearch.measure
+    monkeypatch.setattr(CutSearch, "measure", lambda self, is_last: calls.append(is_last) or measure(self, is_last))
     result = balanced_cut(nx.random_regular_graph(4, 300, seed=1), random_state=0)
-    assert result.exit_reason == "TOLERANCE" and not result.is_optimal and calls == []
+    assert result.exit_reason == "TOLERANCE" and not result.is_optimal
+    assert len(calls) == result.n_iter + 1 and not any(calls)
 
 
 def test_disconnected():
@@ -648,17 +648,6 @@ def test_history_and_limits():
         assert balanced_cut(graph, random_state=0, callback=break_off).exit_reason == "INTERRUPTED"
 
 
-@pytest.fixture
-def _memory():
-    yield from in_memory()
-
-
-@pytest.mark.usefixtures("_memory")
-def test_display():
-    display = ConvergenceDisplay.from_result(balanced_cut(nx.random_regular_graph(3, 40, seed=3), random_state=0))
-    assert display.lines_["dual_bound"] is not None
-
-
 # ---------------------------------------------------------------- balanced cuts of weights with a common unit
 @pytest.mark.parametrize("unit", [1.0, 0.5, 0.1, 0.3, 1 / 7])
 def test_a_balanced_cut_is_proven_in_any_unit_of_the_weights(unit, rng):
@@ -705,7 +694,7 @@ def test_no_hyperplanes_after_the_time_limit(rng, monkeypatch):
     monkeypatch.setattr(BestCut, "offer", lambda best, scores: offered.append(len(scores)) or offer(best, scores))
     balanced_cut(A + A.T, random_state=0)
     within = len(offered)
-    monkeypatch.setattr("bregmat.applications.cut.problem.seconds_left", lambda: -1.0)
+    monkeypatch.setattr("bregmat.applications.cut.search.seconds_left", lambda: -1.0)
     offered.clear()
     late = balanced_cut(A + A.T, random_state=0)
     assert len(offered) == 2 < within

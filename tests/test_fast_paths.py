@@ -13,7 +13,7 @@ from bregmat import Constraints, Factor, Frobenius, LogDet, MetricLearner, VonNe
 from bregmat.certificates.faces import clique_weights
 from bregmat.coordinates.priors import metric_coordinates
 from bregmat.operators import binding
-from bregmat.operators.binding import bind
+from bregmat.operators.binding import bind, distinct_terms
 from bregmat.operators.compound import MatrixRows, SignedSums
 from bregmat.operators.linear_maps import PairGraph, RankOneRows
 from bregmat.pairs import PairsLearner
@@ -94,21 +94,38 @@ def test_a_few_repeated_points_leave_a_pair_graph(D, form, points, rng):
     i, j = np.tile([np.arange(6), np.arange(50, 56)], 2)
     rows = Constraints.sq_distance(i, j, 1.0, "<=") + random_pairs(rng, X, 3000)
     if form == "comparisons":
-        i, j = np.tile(i, 250), np.tile(j, 250)
-        rows = Constraints.comparison(i, rng.integers(6, 50, 3000), i, j)
+        a, i, j = rng.integers(50, size=3000), np.tile(i, 250), np.tile(j, 250)
+        rows = Constraints.comparison(a, (a + rng.integers(1, 50, 3000)) % 50, i, j)
     place, op, _ = metric_coordinates(points(X), C @ C.T, D).bind(rows)
     graph = op.base if form == "comparisons" else op
     assert isinstance(graph, PairGraph)
     assert len(graph.Z) <= 60 + 12  # each near copy once in each direction, however many rows name it
     exact = np.asarray(X, np.longdouble)
     t = rows.terms()
-    V = (exact[t.a] - exact[t.b]) @ np.asarray(place.R, np.longdouble)
+    first = distinct_terms(t)[0] if form == "comparisons" else slice(None)
+    V = (exact[t.a[first]] - exact[t.b[first]]) @ np.asarray(place.R, np.longdouble)
     found, lengths = graph.vectors(slice(None)), np.linalg.norm(V.astype(float), axis=1)
     kept = lengths > 1e-11 * np.linalg.norm(exact @ place.R, axis=1).max()  # shorter ones may be rounding
     assert np.all(np.linalg.norm(found - V, axis=1)[kept] <= 1e-9 * lengths[kept])
     assert not found[lengths == 0].any()
     w = rng.normal(size=len(V))
     assert np.allclose(graph.adjoint(w), (found.T * w) @ found, rtol=1e-10, atol=1e-10 * lengths.max() ** 2)
+
+
+def test_comparisons_of_neighbours_share_their_pairs(rng, monkeypatch):
+    """3 targets and 10 impostors of each point make 30 comparisons of 13 pairs. Few rows need their vectors when they are bound."""
+    X = rng.normal(size=(200, 40))
+    i, near, far = np.arange(200)[:, None, None], np.arange(1, 4)[:, None], np.arange(20, 30)
+    i, j, l = (column.ravel() for column in np.broadcast_arrays(i, (i + near) % 200, (i - far) % 200))
+    formed, vectors = [], PairGraph.vectors
+    monkeypatch.setattr(PairGraph, "vectors", lambda self, rows: formed.append(np.size(rows)) or vectors(self, rows))
+    op = bind(Constraints.comparison(i, j, i, l), X)
+    assert sum(formed) < 20  # of 12,000
+    assert (op.c, op.base.c) == (6000, 200 * 13)
+    W = (G := rng.normal(size=(40, 40))) @ G.T
+    sq = lambda a, b: np.einsum("ij,jk,ik->i", X[a] - X[b], W, X[a] - X[b])  # noqa: E731
+    assert np.allclose(op.values(W), sq(i, j) - sq(i, l))
+    assert distinct_terms(Constraints.comparison([0, 1], [1, 0], [0, 1], [2, 2]).terms())[1].tolist() == [0, 1, 0, 2]
 
 
 def test_graph_is_built_once_for_all_frames(rng):
@@ -171,7 +188,7 @@ def test_few_touched_points_of_many(rng):
 def test_factor_is_streamed(rng, tmp_path):
     X = rng.normal(size=(500, 4))
     result = nearest_metric(X, random_pairs(rng, X, 40), slack_weight=1.0)
-    result.coordinates.write_factor(tmp_path / "blocks.npy", result.iterate, rows=64)
+    result.write_factor(tmp_path / "blocks.npy", rows=64)
     result.write_factor(tmp_path / "whole.npy")
     assert np.array_equal(np.load(tmp_path / "whole.npy"), result.factor)
     assert np.allclose(np.load(tmp_path / "blocks.npy"), result.factor, rtol=1e-14)

@@ -13,7 +13,6 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from bregmat import ExitReason, MarginSVC
-from bregmat.engine.loop import solve
 from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, nnqp, run_updates
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit, margin_split
 from bregmat.quadratic.updates import balanced_step, clamped_lower, spread, step
@@ -247,12 +246,11 @@ def test_the_programs_gap_ends_the_run(rng):
         x, p, q = state.point.v, state.point.p, state.point.q
         np.testing.assert_allclose(p - q, A @ x, atol=1e-12 * p.max())
         dual, primal = x.sum() - 0.5 * x @ (p - q), 0.5 * x @ (p - q) + C * np.maximum(1 - p + q, 0).sum()
-        return SimpleNamespace(objective=primal, dual_bound=dual, unit=primal, gap=(primal - dual) / primal)
+        return SimpleNamespace(objective=primal, dual_bound=dual, gap=(primal - dual) / primal)
 
-    problem = SplitProgram(ClassBlocks(K, y), -np.ones(len(y)), upper=C, prove=prove)
-    end = solve(problem, MultiplicativeUpdates(), tol=1e-3)
-    assert end.exit_reason is ExitReason.TOLERANCE and 0 < end.certificate.gap <= 1e-3
-    assert [record.gap <= 1e-3 for record in end.history[-2:]] == [False, True]
+    end = run_updates(SplitProgram(ClassBlocks(K, y), -np.ones(len(y)), upper=C), prove=prove, tol=1e-3)
+    assert end.exit_reason is ExitReason.TOLERANCE and 0 < end.proof.gap <= 1e-3
+    assert [record.gap <= 1e-3 for record in end.log.history[-2:]] == [False, True]
 
 
 def test_settings_are_checked():
@@ -406,7 +404,7 @@ def test_hard_margin_coefficients_are_those_of_the_updates_over_the_smallest_mar
     bare = run_updates(
         SplitProgram(margin_split(K, y), -np.ones(30)), updates, np.ones(30), tol=0.0, max_iter=n_updates
     )
-    v = bare.certificate.x
+    v = bare.x
     settings = {"C": np.inf, "fit_intercept": False, "solver": updates, "tol": 1e-15, "max_iter": n_updates}
     with pytest.warns(ConvergenceWarning):
         machine = MarginSVC(kernel="precomputed", **settings).fit(K, y)

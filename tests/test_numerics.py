@@ -392,7 +392,7 @@ def exact_logdet_bound(X, constraints, mu):
     return float(np.log(float(minors[2])) - float(linear))
 
 
-@pytest.mark.parametrize("r", [5, 95, 96, 131, 300])
+@pytest.mark.parametrize("r", [5, 63, 64, 131, 300])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_products_by_blocks_are_those_of_the_whole_matrices(rng, r, dtype):
     V, X = rng.normal(size=(40, r)).astype(dtype), rng.normal(size=(r, r)).astype(dtype)

@@ -1,4 +1,4 @@
-"""The picture of an online learner's loss, and the command `bregmat stream` that draws it."""
+"""The command `bregmat stream`, and other commands on the models of online learners."""
 
 import signal
 
@@ -8,19 +8,12 @@ from numpy.testing import assert_array_equal
 from typer.testing import CliRunner
 
 from bregmat.io import load, save, tables
-from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, StreamRecord, run_stream
-from bregmat.plots import OnlineLossDisplay
+from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, StreamRecord
 from bregmat_app.cli import show
 from bregmat_app.cli.app import app
-from drawing import in_memory, legend_texts
 
 D, N = 12, 2000
-inf, nan = float("inf"), float("nan")
-
-
-@pytest.fixture(autouse=True)
-def agg():
-    yield from in_memory()
+inf = float("inf")
 
 
 @pytest.fixture
@@ -33,83 +26,6 @@ def data(rng):
     return U, np.column_stack([a, b]), 0.5 * (U[a, a] + U[b, b] - 2.0 * U[a, b])
 
 
-def title(display):
-    """The words at the end, as one line."""
-    return " ".join(display.ax_.get_legend().get_title().get_text().split())
-
-
-def records(losses, bounds, step=100):
-    return [StreamRecord(step * (k + 1), 0.0, x, b) for k, (x, b) in enumerate(zip(losses, bounds))]
-
-
-# ---------------------------------------------------------------------------------------------- the picture
-def test_the_loss_under_its_bound(data):
-    U, X, y = data
-    run = run_stream(MatrixExponentiatedGradient(D), [(X, y)], every=250, bound=lambda learner: learner.loss_bound(U))
-    display = OnlineLossDisplay.from_run(run)
-    loss, bound = display.lines_["loss"], display.lines_["bound"]
-    assert_array_equal(loss.get_xdata(), [0, *range(250, N + 1, 250)])
-    assert_array_equal(loss.get_ydata(), [0.0, *(r.loss for r in run.history)])
-    assert_array_equal(bound.get_ydata(), run.history[0].bound)
-    assert bound.get_linestyle() == "--"
-    assert legend_texts(display.ax_) == ["bound", "total loss"]
-    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("examples", "total loss")
-    assert display.ax_.get_ylim()[1] > bound.get_ydata()[0]
-    display.figure_.canvas.draw()
-
-
-def test_the_end_is_told_in_words():
-    display = OnlineLossDisplay.from_data(records([0.1, 0.2], [0.5, 0.5]))
-    assert title(display) == "at the end 0.2; the bound is 2.5 times that"
-    assert title(OnlineLossDisplay.from_data(records([0.1, 0.2], [inf, inf]))) == "at the end 0.2"
-
-
-def test_a_bound_that_is_void_is_told_in_words():
-    kept = [*records([0.1], [0.5]), StreamRecord(200, 0.0, 9.0, inf, "no matrix of trace 1 fits this stream exactly")]
-    assert (
-        title(OnlineLossDisplay.from_data(kept))
-        == "at the end 9; no bound: no matrix of trace 1 fits this stream exactly"
-    )
-    assert "above the bound: nothing fits" in title(OnlineLossDisplay.from_data(records([0.1, 0.9], [0.5, 0.5])))
-
-
-@pytest.mark.parametrize("power", [0.3, 1.0, 6.0])
-@pytest.mark.parametrize("bound", [1.0, 1.5, 30.0])
-def test_words_keep_clear_of_the_lines(power, bound):
-    """Of losses that rise early, steadily, or late, close under the bound or far below it."""
-    losses = np.linspace(0.02, 1.0, 50) ** power
-    display = OnlineLossDisplay.from_data(records(losses, [bound] * 50))
-    display.figure_.canvas.draw()
-    box = display.ax_.get_legend().get_window_extent()
-    for line in display.lines_.values():
-        inside = [box.contains(*point) for point in display.ax_.transData.transform(line.get_xydata())]
-        assert not any(inside)
-
-
-def test_bounds_that_say_nothing_are_left_out():
-    display = OnlineLossDisplay.from_data(records([1.0, 2.0, 3.0], [nan, 5.0, inf]))
-    assert_array_equal(display.lines_["bound"].get_xydata(), [[200, 5]])
-    assert "bound" not in OnlineLossDisplay.from_data(records([1.0], [nan])).lines_
-
-
-def test_on_axes_of_ones_own():
-    import matplotlib.pyplot as plt
-
-    _, ax = plt.subplots()
-    assert OnlineLossDisplay.from_data(records([1.0], [2.0]), ax=ax).ax_ is ax
-
-
-def test_little_to_draw():
-    with pytest.raises(ValueError, match="records is empty"):
-        OnlineLossDisplay.from_data([])
-    display = OnlineLossDisplay.from_run(run_stream(MatrixExponentiatedGradient(3), []))
-    assert_array_equal(display.lines_["loss"].get_xydata(), [[0, 0]])
-    nothing = OnlineLossDisplay.from_data(records([nan], [nan]))
-    assert nothing.lines_ == {}
-    nothing.figure_.canvas.draw()
-
-
-# ---------------------------------------------------------------------------------------------- the command
 @pytest.fixture
 def bregmat(monkeypatch, tmp_path):
     """bregmat("stream", ...) runs the command in a fresh folder with wide output."""

@@ -13,16 +13,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bregmat import Constraints, ExitReason, MetricLearner, Record, Status, nearest_metric
+from bregmat import Constraints, ExitReason, MetricLearner, Status, nearest_metric
 from bregmat.base.html import number, seconds
 from bregmat.engine.wording import result_html
 from bregmat_app.report import ReportData, render_report, write_report
 from reporting import PICTURES, wine_learned
 
 nan, inf = float("nan"), float("inf")
-SECTIONS = [
-    "summary", "embedding", "distances", "violations", "certificate", "convergence", "learned", "code",
-]  # fmt: skip
+SECTIONS = ["summary", "embedding", "violations", "certificate", "learned", "code"]
 
 
 @pytest.fixture
@@ -78,10 +76,8 @@ def test_report_has_every_section_in_order(wine_html):
         "Metric learned from wine",
         "Before and after",
         "The points in two dimensions",
-        "Distances before and after",
         "Worst violated constraints",
         "Certificate",
-        "Convergence",
         "What was learned",
         "Use it",
     ]
@@ -193,15 +189,9 @@ def test_report_escapes_every_word_of_the_user(wine):
 
 
 @pytest.mark.slow
-def test_report_of_other_relations_has_no_distances(wine):
+def test_report_of_other_relations(wine):
     constraints = Constraints.comparison([0, 1], [2, 3], [4, 5], [6, 7], 1.0) + Constraints.trace(5.0)
-    html = render_report(replace(wine, constraints=constraints))
-    page = Page(html)
-    assert "distances" not in page.ids
-    assert "comparisons" in page.ids
-    assert all(f"{name}: " in html for name in ("as given", "scaled", "learned"))  # titles of its three panels
-    assert "comparisons" not in Page(render_report(replace(wine, constraints=Constraints.trace(5.0)))).ids
-    assert "violations" in page.ids
+    assert "violations" in Page(render_report(replace(wine, constraints=constraints))).ids
 
 
 @pytest.mark.slow
@@ -228,16 +218,8 @@ def test_report_of_a_broken_run_shows_how_it_went(wine):
     broken = replace(wine.result, status=Status.UNKNOWN, exit_reason=ExitReason.NONFINITE)
     overflow = SimpleNamespace(transform=lambda X: np.full(X.shape, nan))
     page = Page(render_report(replace(wine, result=broken, learner=overflow)))
-    assert [name for name in page.ids if "-" not in name] == ["summary", "certificate", "convergence", "learned"]
+    assert [name for name in page.ids if "-" not in name] == ["summary", "certificate", "learned"]
     assert f"NONFINITE: {ExitReason.NONFINITE.advice}" in page.text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("records", [[], [Record(0, 0.0, nan, nan, nan, nan)], [Record(0, 0.1, 9.0, 8.0, 0.1, 0.0)]])
-def test_report_of_a_short_history(wine, records):
-    html = render_report(replace(wine, result=replace(wine.result, history=records)))
-    assert "convergence" in Page(html).ids
-    assert ("The solver kept no history" in html) == (not records)
 
 
 @pytest.mark.slow
@@ -369,4 +351,4 @@ def test_report_of_a_metric_without_constraints(wine):
     text = " ".join(page.text)
     assert "The metric was learned from classes, without constraints." in text
     assert "certificate" in page.ids and "learned" in page.ids
-    assert not {"violations", "distances", "comparisons"} & set(page.ids)
+    assert "violations" not in page.ids

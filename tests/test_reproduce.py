@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 import bregmat_papers
@@ -16,6 +17,7 @@ from bregmat_app.cli import papers as command
 from bregmat_app.cli.app import app
 from bregmat_papers import DataHome, Experiment, Row, Size, experiment, experiment_names, reproduce, runner
 from bregmat_papers.datasets import DataNotFoundError
+from bregmat_papers.drawing import log_scale
 from bregmat_papers.experiments import mean_and_error, select
 from bregmat_papers.page import differing_rows, digest, plain, read_entry, with_error, write_page
 
@@ -410,3 +412,29 @@ def test_verdicts_of_the_committed_pages():
         for quantity in known.headline:
             (row,) = re.findall(rf"^\| {re.escape(quantity)} \| ([^|]*) \|", part, re.M)
             assert f"| {quantity} | {row}" in overview
+
+
+# ---------------------------------------------------------------------------------------------- logarithmic axes
+def ticks(low, high):
+    """Ticks of a logarithmic axis and its limits."""
+    ax = Figure().subplots()
+    ax.plot([0, 1], [low, high])
+    log_scale(ax.yaxis, low, high)
+    ax.set_ylim(low, high)
+    ax.figure.canvas.draw()
+    return ax.get_yticklabels(), ax.get_ylim()
+
+
+def test_an_axis_within_three_decades_has_readable_ticks():
+    assert {"0.5", "1", "2"} <= {t.get_text() for t in ticks(0.5, 3.0)[0]}
+
+
+def test_an_axis_over_decades_has_powers_of_ten():
+    labels, (low, high) = ticks(1e-8, 1e4)  # Matplotlib's versions choose other powers
+    shown = [t for t in labels if low <= t.get_position()[1] <= high]
+    words = {1e-2: "0.01", 1e-1: "0.1", 1.0: "1", 10.0: "10", 100.0: "100", 1000.0: "1,000"}
+    words |= {
+        10.0**k: "10" + str(k).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")) for k in (*range(-9, -2), 4, 5)
+    }
+    assert len(shown) >= 4
+    assert [t.get_text() for t in shown] == [words[round(t.get_position()[1], 12)] for t in shown]

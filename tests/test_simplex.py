@@ -11,8 +11,6 @@ from scipy.special import xlogy
 
 from bregmat import CyclicProjection, DefiniteBoost, nearest_distribution
 from bregmat.io import load, save
-from bregmat.plots import ConvergenceDisplay
-from drawing import in_memory
 
 nan, inf = np.nan, np.inf
 
@@ -416,8 +414,6 @@ def test_how_it_looks(rng):
     text = result._repr_html_()
     assert "DistributionResult: proven optimal" in text
     assert "matrix" not in text
-    for _ in in_memory():
-        assert "dual_bound" in ConvergenceDisplay.from_result(result).lines_
 
 
 # ---------------------------------------------------------------- bad input

@@ -1,5 +1,6 @@
 """``bregmat.verify`` beside results that were changed: no field of any kind of result may say more than is proven."""
 
+from copy import copy
 from dataclasses import fields, replace
 from itertools import combinations
 
@@ -9,7 +10,7 @@ import pytest
 import bregmat
 from bregmat import Constraints, Factor, Status, verify
 from bregmat.margin import MarginProblem, kernel_source, train_margin
-from test_verification import kernel_problem, other_results, replace_frame, solved
+from test_verification import kernel_problem, other_results, solved
 
 # What describes the run, what was asked for, and names of rows that are no claim about the problem.
 DESCRIPTIONS = {"n_iter", "seconds", "history", "solver", "trace", "last", "exit_reason", "tol", "call"}
@@ -121,12 +122,19 @@ def proof_of(result):
     return names - NOT_USED if is_ray else names
 
 
+def _with_frame(iterate, times):
+    """A copy of an iterate whose frame is changed."""
+    other = copy(iterate)
+    other.F = times * iterate.F
+    return other
+
+
 def changed(name, value, result):
     """Other values of a field."""
     if name == "status":
         return [s for s in Status if s is not value and not (value in PROVEN and s in PROVEN[PROVEN.index(value) :])]
     if name == "iterate":
-        return [replace_frame(value, times) for times in (np.nan, 1.1, 9.0)]
+        return [_with_frame(value, times) for times in (np.nan, 1.1, 9.0)]
     if name == "coordinates":
         return [replace(value, scale=2.0 * value.scale)]
     if value is None:

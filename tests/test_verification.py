@@ -2,8 +2,6 @@
 
 import inspect
 import pickle
-import re
-from copy import copy
 from dataclasses import replace
 from fractions import Fraction
 
@@ -20,7 +18,6 @@ from bregmat.pairs.base import calibrated
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.verification import Verification, extended
 from bregmat.verification.matrices import Recomputation
-from bregmat.verification.saved import verify_saved
 from formulas import NAMES
 from suite.matrices import objective_at
 
@@ -471,7 +468,6 @@ def test_without_the_problem_only_the_figures_are_compared(rng, tmp_path):
         assert "verify needs the arguments of nearest_kernel (prior, constraints, ...)" in verify(again).unchecked[0]
         assert verify(replace(again, gap=1.0)).status is Status.FEASIBLE
         assert verify(replace(again, max_violation=1.0)).status is Status.UNKNOWN
-        assert "distance from the prior" in verify(again).figures  # which needs no data
         assert verify(again, **kernel_problem(np.random.default_rng(20261120))).holds
 
 
@@ -573,60 +569,6 @@ def test_cholesky_and_semidefinite(rng, dtype):
     assert extended.is_semidefinite(A, A, 0.0)
     assert not extended.is_semidefinite(A - 2 * np.eye(5, dtype=dtype) * np.trace(A), np.eye(5, dtype=dtype), 1e-9)
     assert not extended.is_semidefinite(np.diag([1.0, -1e-15]).astype(dtype), np.diag([1.0, 1e-15]).astype(dtype), 1e-9)
-
-
-# ---------------------------------------------------------------- without the data
-@pytest.mark.parametrize("loss", [None, "squared"])
-@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
-def test_a_learner_without_its_data(rng, divergence, loss):
-    learner = bregmat.MetricLearner(
-        divergence=divergence, loss=loss, strategy="neighbors", prior="variance", random_state=0
-    )
-    learner.fit(rng.normal(size=(40, 4)), np.arange(40) % 3)
-    (found,) = verify_saved(learner)
-    claimed, new = found.figures["objective"]
-    assert found.verdict == "not recomputed" and new == pytest.approx(claimed, rel=1e-9)
-    result, n = learner.result_, len(learner.result_.dual)
-    tampered = {
-        "objective": replace(result, objective=result.objective * 1.01),
-        "wrong sign|objective": replace(result, dual=-result.dual, values=result.values + (loss == "squared")),
-        "max_violation": replace(result, max_violation=0.5),
-        "matrix is not finite": replace(result, iterate=replace_frame(result.iterate, np.nan)),
-        "objective is": replace(result, iterate=replace_frame(result.iterate, 1.1)),
-    }
-    for word, wrong in tampered.items():
-        learner.result_ = wrong
-        (found,) = verify_saved(learner)
-        assert re.search(word, " ".join(found.problems)), (word, n)
-
-
-def replace_frame(iterate, times):
-    """A copy of where a matrix lives, whose frame is changed."""
-    other = copy(iterate)
-    other.F = times * iterate.F
-    return other
-
-
-def test_an_earlier_bound_above_the_objective(rng):
-    arguments = kernel_problem(rng)
-    result = solved(arguments)
-    (found,) = verify_saved(result)
-    assert found.verdict == "not recomputed" and "the data is not in the file" in found.unchecked[-1]
-    later = replace(result.history[-1], dual_bound=result.objective + 1.0)
-    (found,) = verify_saved(replace(result, history=[*result.history, later]))
-    assert "the history has the lower bound" in found.problems[0]
-
-
-def test_other_results_without_their_data(rng):
-    (found,) = verify_saved(bregmat.nearest_correlation(np.eye(3) + 0.9 - 0.9 * np.eye(3)))
-    assert found.verdict == "not recomputed" and "smallest_eigenvalue" in found.figures
-    result = bregmat.nnqp(np.eye(2), np.array([-1.0, 1.0]))
-    assert verify_saved(result)[0].verdict == "not recomputed"
-    (found,) = verify_saved(replace(result, x=-result.x))
-    assert found.status == "UNKNOWN" and not found.holds
-    cut = bregmat.balanced_cut(np.ones((4, 4)) - np.eye(4), random_state=0)
-    assert "nothing of the point can be recomputed" in verify_saved(cut)[0].unchecked[0]
-    assert verify_saved(bregmat.KernelKMeans(2, random_state=0).fit(rng.normal(size=(9, 2)))) == []
 
 
 # ---------------------------------------------------------------- a row against its own multiple in another notation

@@ -15,10 +15,10 @@ import numpy as np
 from bregmat import Constraints, Factor, MatrixResult, verify
 from bregmat.base.points import CheckedPoints
 from bregmat.coordinates.priors import Coordinates
-from bregmat.sharded.sources import DaskPoints, LazyPoints, is_collection, lazy_constraints
+from bregmat.sharded.sources import LazyPoints, lazy_constraints
 
 LARGEST = 5e7  # operations of a verification, about a tenth of a second: larger problems are counted and left out
-MOST = 1e7  # numbers that are read of data in files or of Dask
+MOST = 1e7  # numbers that are read of data in files
 DOORS = {
     "bregmat.nearest": ("nearest_kernel", "nearest_metric"),
     "bregmat.applications": (
@@ -67,7 +67,7 @@ def in_memory(arguments, result):
         prior = Factor(prior.G0.points)
         arguments = arguments | {"prior": prior}
     points = arguments["X"] if "X" in arguments else getattr(prior, "G0", prior)
-    points, rows = DaskPoints.of(points) if is_collection(points) else points, arguments["constraints"]
+    rows = arguments["constraints"]
     if isinstance(points, LazyPoints):
         if np.prod(points.shape) > MOST:
             return None, result

@@ -21,7 +21,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from bregmat.online import MatrixExponentiatedGradient, run_stream
-from bregmat.plots import OnlineLossDisplay
 
 plt.style.use("bregmat.plots.bregmat")
 
@@ -78,11 +77,16 @@ assert run.loss <= run.bound and errors[-1] < errors[0] / 2
 
 # sphinx_gallery_thumbnail_panel = (1, 0)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8))
-OnlineLossDisplay.from_run(run, ax=left)
-right.plot([record.position for record in run.history], errors, color="#0072B2", label="learned kernel")
+positions = [record.position for record in run.history]
+left.plot(positions, [record.bound for record in run.history], color="#D55E00", linestyle="--", label="bound")
+left.plot(positions, [record.loss for record in run.history], color="#0072B2", label="total loss")
+left.set(xlabel="examples", ylabel="total loss", ylim=(0, None), xlim=(0, n))
+left.legend()
+right.plot(positions, errors, color="#0072B2", label="learned kernel")
 right.axhline(neighbours_error(target), color="#D55E00", linestyle="--", label="target kernel")
 right.set(xlabel="examples", ylabel="error of the nearest neighbour", ylim=(0, None), xlim=(0, n))
-right.xaxis.set_major_locator(plt.MaxNLocator(5))
-right.xaxis.set_major_formatter("{x:,.0f}")
+for panel in (left, right):
+    panel.xaxis.set_major_locator(plt.MaxNLocator(5))
+    panel.xaxis.set_major_formatter("{x:,.0f}")
 right.legend()
 plt.show()

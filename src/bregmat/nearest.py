@@ -22,7 +22,7 @@ from bregmat.engine.status import Record, Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.sharded.sources import LazyConstraints, LazyPoints, is_collection
+from bregmat.sharded.sources import LazyConstraints, LazyPoints
 from bregmat.solvers.base import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
 
@@ -177,7 +177,7 @@ def nearest_metric(
     block_size : int, optional
         Maximum number of constraints of a shard; memory is proportional to it. By default its difference vectors have 2^25 entries.
         Constraints are sharded if ``block_size`` or ``executor`` is given, or if constraints or points are in files
-        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded constraints are soft.
+        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`). Sharded constraints are soft.
         Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
 
     Returns
@@ -225,9 +225,8 @@ def nearest_metric(
 
 def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
     """Whether data are processed in blocks: an argument asks for it, or the data are not in memory."""
-    of_dask = [x for x in data if type(x).__module__.startswith("dask") and is_collection(x)]
-    in_files = [x for x in data if isinstance(x, (LazyPoints, LazyConstraints))]
-    return executor is not None or block_size is not None or bool(of_dask or in_files)
+    in_files = any(isinstance(x, (LazyPoints, LazyConstraints)) for x in data)
+    return executor is not None or block_size is not None or in_files
 
 
 def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | None, options: Options) -> MatrixResult:

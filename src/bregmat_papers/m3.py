@@ -73,7 +73,7 @@ def coefficients_after(K: np.ndarray, y: np.ndarray, stops: Iterable[int]) -> di
     coefficients, x, done = {}, np.ones(len(y)), 0
     for stop in stops:
         if stop > done:
-            x = run_updates(program, settings, x, tol=0.0, max_iter=stop - done).certificate.x
+            x = run_updates(program, settings, x, tol=0.0, max_iter=stop - done).x
         coefficients[stop], done = x.copy(), stop
     return coefficients
 

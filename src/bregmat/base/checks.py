@@ -13,6 +13,7 @@ for messages about other allowed values or the way out; ``labels`` are the names
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import date, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
@@ -221,9 +222,11 @@ def as_numbers(
     if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
         rows = np.unique(np.nonzero(np.atleast_1d(np.ma.getmaskarray(values)))[0])
         raise ValueError(f"{name} must have no masked entries; got some in {rows_text(rows)}.")
-    if not isinstance(values, np.ndarray | float | int):
+    if isinstance(values, np.ndarray | float | int):
+        array = np.asarray(values)
+    else:
         values = to_numpy(name, values)
-    array = as_rectangular(name, values)
+        array = as_rectangular(name, values)
     kind = array.dtype.kind
     if kind == "c" and not complex_too:
         raise TypeError(f"{name} must be real; got complex numbers.")
@@ -242,20 +245,14 @@ def as_rectangular(name: str, values: Any) -> np.ndarray:
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:
-        shapes = [np.shape(row) for row in values] if isinstance(values, list | tuple) and _are_regular(values) else []
+        shapes = []
+        with suppress(TypeError, ValueError):  # of a row that has no shape of its own
+            shapes = [np.shape(row) for row in values] if isinstance(values, list | tuple) else []
         odd = next((row for row, shape in enumerate(shapes) if shape != shapes[0]), None)
         if odd is None:
             raise TypeError(f"{name} must be an array or a list of one shape; got {given_text(values)}.") from error
         got = f"shape {shapes[0]} in row 0 and {shapes[odd]} in row {odd}"
         raise TypeError(f"{name} must have rows of one length; got {got}.") from error
-
-
-def _are_regular(rows: Any) -> bool:
-    """Whether each row has a shape of its own."""
-    try:
-        return all(np.shape(row) is not None for row in rows)
-    except (TypeError, ValueError):
-        return False
 
 
 def _from_objects(name: str, values: Any, array: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,6 +31,14 @@ def _lapack() -> tuple[Any, ...]:
     return tuple(get_lapack_funcs(("trtri", "potrf", "potrs", "trtrs", "potri", "pftrf"), dtype=np.float64))
 
 
+@cache
+def _trmm(dtype: str) -> Any:
+    """The routine for products with triangular matrices, of a precision."""
+    from scipy.linalg import get_blas_funcs
+
+    return get_blas_funcs("trmm", dtype=dtype)
+
+
 def dense(A: Any) -> np.ndarray:
     """A dense array, also of a sparse matrix; arrays of other libraries unchanged."""
     if type(A) is np.ndarray or is_foreign(A):
@@ -48,44 +55,37 @@ def product(X: Any, B: Any) -> Any:
     return X @ space.put_like(X, dense(B))
 
 
-# Of a triangular matrix, the products of four blocks of columns take five eighths of the square, and about 0.7 of its time.
-COLUMN_BLOCKS, LEAST_COLUMNS = 4, 96
-
-
-def _column_blocks(r: int) -> list[slice]:
-    ends = [r * k // COLUMN_BLOCKS for k in range(COLUMN_BLOCKS + 1)]
-    return [slice(*pair) for pair in pairwise(ends)]
+# with fewer columns, the products below are those of whole matrices: looking for the halves takes longer than it saves
+FEW_COLUMNS = 64
 
 
 def factor_product(V: np.ndarray, F: np.ndarray) -> np.ndarray:
-    """``V F``, in less time if F is lower triangular, as Cholesky factors are."""
+    """``V F``; of a lower triangular F, as Cholesky factors are, with half of the operations."""
     r = len(F)
-    if r < LEAST_COLUMNS or F.shape[1] != r or np.triu(F, 1).any():
+    if r < FEW_COLUMNS or F.shape[1] != r or F.dtype != V.dtype or np.triu(F, 1).any():
         return V @ F
-    out = np.empty((len(V), r), np.result_type(V, F))
-    for some in _column_blocks(r):
-        np.matmul(V[:, some.start :], F[some.start :, some], out=out[:, some])
-    return out
+    return np.asarray(_trmm(V.dtype.char)(1.0, F.T, V.T).T)
 
 
-def half_product(V: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """``V L`` for a matrix L with ``v' L v = v' X v``: X itself or, in less time, a lower triangular matrix."""
-    if len(X) < LEAST_COLUMNS:
-        return V @ X
-    L = np.tril(X)
-    L += np.triu(X, 1).T
-    return factor_product(V, L)
+def half_product(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """``Z T`` for a matrix T with ``v' T v = v' X v`` for all v; T is upper triangular, which takes half of the operations of ``Z X``."""
+    if len(X) < FEW_COLUMNS:
+        return Z @ X
+    T = np.triu(X + X.T)
+    add_diagonal(T, -X.diagonal())
+    return np.asarray(_trmm(Z.dtype.char)(1.0, T.T, Z.T, lower=1).T)
 
 
-def symmetric_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """``A' B``, where that is symmetric: of large matrices only the lower half is computed."""
-    r = A.shape[1]
-    if r < LEAST_COLUMNS:
-        return A.T @ B
-    out = np.empty((r, r), np.result_type(A, B))
-    for some in _column_blocks(r):
-        np.matmul(A[:, some.start :].T, B[:, some], out=out[some.start :, some])
-        out[some, some.stop :] = out[some.stop :, some].T
+def symmetric_product(Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """``Z' Y`` where that is symmetric: only the blocks of its upper triangle are computed."""
+    width, r = 128, Z.shape[1]
+    if r < FEW_COLUMNS:
+        return Z.T @ Y
+    out = np.empty((r, r), Z.dtype)
+    for start in range(0, r, width):
+        some, rest = slice(start, start + width), slice(start + width, None)
+        out[some, start:] = Z[:, some].T @ Y[:, start:]
+        out[rest, some] = out[some, rest].T
     return out
 
 

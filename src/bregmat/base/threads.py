@@ -174,8 +174,16 @@ def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str] | 
 
     @wraps(function)
     def public(*arguments: P.args, **named: P.kwargs) -> R:
-        with call_under_way() as (call, is_outermost), unchanged_files([*arguments, *named.values()]):
+        values = [*arguments, *named.values()]
+        with call_under_way() as (call, is_outermost):
+            files = _mapped_files(values)
             result: Any = function(*arguments, **named)
+        changed = {*files.items()} ^ {*_mapped_files(values).items()} if files else ()
+        if changed:
+            name = min(changed)[0]
+            raise ValueError(
+                f"{name}: the file has changed during the call; what was computed holds for neither version."
+            )
         if is_outermost and call.is_interrupted:
             warn_of_interrupt(
                 f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
@@ -263,17 +271,6 @@ def held_interrupts() -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------- files of memory maps
-@contextmanager
-def unchanged_files(arguments: Sequence[Any]) -> Iterator[None]:
-    """Context that raises ``ValueError`` at its end if the file of a memory map among the arguments has changed."""
-    before = _mapped_files(arguments)
-    yield
-    changed = {*before.items()} ^ {*_mapped_files(arguments).items()} if before else ()
-    if changed:
-        name = min(changed)[0]
-        raise ValueError(f"{name}: the file has changed during the call; what was computed holds for neither version.")
-
-
 def _mapped_files(arguments: Sequence[Any]) -> dict[str, tuple[int, int, int]]:
     """Size, time of the last change and inode of each file of which an argument, or a field of one, is a memory map."""
     import numpy as np  # not above: help pages of the command line import this module, and do without NumPy

@@ -54,20 +54,6 @@ class MatrixCertificate(Certificate):
     iterate: Iterate
     values: np.ndarray
 
-    def in_units(self, problem: NearestMatrix) -> MatrixCertificate:
-        """The certificate with all numbers in the user's units."""
-        objective_scale, scale = problem.objective_scale, problem.scale
-        return replace(
-            self,
-            objective=self.objective * objective_scale,
-            dual_bound=self.dual_bound * objective_scale,
-            upper=self.upper * objective_scale,
-            size=self.size * objective_scale,
-            dual=self.dual * (objective_scale / scale),
-            values=self.values * scale,
-            missed=None if self.missed is None else self.missed * scale,
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class NearestMatrix(Problem):
@@ -169,14 +155,24 @@ class NearestMatrix(Problem):
         coordinates : Coordinates
             From the data to the coordinates of the problem.
         """
-        proof = outcome.certificate
+        proof, objective_scale, scale = outcome.certificate, self.objective_scale, self.scale
         point = {
             "coordinates": coordinates,
             "last": outcome.state.iterate,
             "violation": self.violation(proof.values),
             "weight_span": self.weight_span,
         } | point
-        return compose(cls, replace(outcome, certificate=proof.in_units(self)), **point)
+        in_units = replace(
+            proof,
+            objective=proof.objective * objective_scale,
+            dual_bound=proof.dual_bound * objective_scale,
+            upper=proof.upper * objective_scale,
+            size=proof.size * objective_scale,
+            dual=proof.dual * (objective_scale / scale),
+            values=proof.values * scale,
+            missed=None if proof.missed is None else proof.missed * scale,
+        )
+        return compose(cls, outcome, **vars(in_units) | point)
 
     def certify(self, state: Any, allowed: float = FEASIBLE) -> MatrixCertificate:
         """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if that succeeds.
@@ -200,8 +196,8 @@ class NearestMatrix(Problem):
             objective = float(np.maximum(self.offset + met.iterate.value() + L.value(p), 0.0))
         if met.max_violation <= FEASIBLE and not np.isinf(objective):
             iterate, p, norms = met.iterate, met.values, self.operator.norms()
-            norm = iterate.norm()
-            rounding = eps * (abs(self.offset) + iterate.value_size())
+            norm, terms = iterate.sizes()
+            rounding = eps * (abs(self.offset) + terms)
             if not L.hard.all():
                 error = eps * norms if self.errors is None else eps * norms + self.errors.of_matrices(norms)
                 rounding += L.value_rounding(p, error * norm, eps)

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.base.arrays import is_foreign
+from bregmat.base.linalg import blocks
 from bregmat.base.points import as_array_points, as_points
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.coordinates.priors import Coordinates, Iterate
@@ -125,8 +126,15 @@ class MatrixResult(Result):
 
     def spectrum(self) -> np.ndarray:
         """Ascending eigenvalues of the learned matrix in the coordinates of the solver; shape (k,)."""
-        return self.coordinates.spectrum(self.iterate)
+        return self.coordinates.scale * self.iterate.spectrum()
 
     def write_factor(self, path: str | Path, *, rows: int = 65536) -> None:
-        """Write ``factor`` to a .npy file, ``rows`` rows at a time."""
-        self.coordinates.write_factor(path, self.iterate, rows)
+        """Write ``factor`` to a .npy file, ``rows`` rows at a time, without a memory map, whose pages would stay in memory."""
+        place, points = self.coordinates, self.coordinates.data
+        k = place.transform(points[:1], self.iterate).shape[1]
+        header = {"descr": "<f8", "fortran_order": False, "shape": (points.shape[0], k)}
+        with open(path, "wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for part in blocks(points.shape[0], 1, rows):
+                block = place.transform(points[part], self.iterate)
+                file.write(np.ascontiguousarray(block, dtype="<f8").data)

@@ -15,7 +15,7 @@ from bregmat.constraints.columns import SYMBOLS, as_row, as_rows, positions, sta
 from bregmat.constraints.relations import BUILT_IN, SAMPLES, Relation, table_of
 from bregmat.constraints.summary import summary_html, summary_text
 from bregmat.constraints.tables import Row, columns_of, data_frame
-from bregmat.constraints.terms import ResolvedRows, Terms, whole_value
+from bregmat.constraints.terms import Terms, whole_value
 from bregmat.typing import FrameLibrary, Labels
 
 
@@ -157,7 +157,8 @@ class Constraints:
         return self.matrices[self.index[row, 0]] if self._relation(row).takes_matrix else None
 
     def touched(self, n: int) -> np.ndarray | None:
-        """Ascending numbers of the samples that constraints name, among ``n``; None if a constraint involves all points."""
+        """Ascending numbers of the samples that constraints name, all below ``n``; None if a constraint involves all points."""
+        self.check_range(n)
         if self.is_whole.any():
             return None
         mark = np.zeros(n + 1, dtype=bool)
@@ -292,14 +293,6 @@ class Constraints:
             order = np.argsort(columns[0], kind="stable")
             columns = [column[order] for column in columns]
         return Terms(*columns)
-
-    def resolved(self, n: int | None = None) -> ResolvedRows:
-        """Terms and facts of the constraints, which must name samples by row numbers below ``n``; None: whatever they name."""
-        if n is not None:
-            self.check_range(n)
-        terms, whole = self.terms(), np.flatnonzero(self.is_whole)
-        touched = None if n is None else self.touched(n)
-        return ResolvedRows(terms, whole, touched, not len(whole) and bool((terms.sign == -1).all()))
 
     def values(self, G: Any) -> np.ndarray:
         """``<A_i, K>`` for ``K = G G'``.

@@ -41,16 +41,6 @@ class Terms:
         return p, size
 
 
-@dataclass(frozen=True, eq=False)
-class ResolvedRows:
-    """Constraint rows in row numbers of n points: what is asked of them when they are bound to points."""
-
-    terms: Terms  # of the rows that name samples
-    whole: np.ndarray  # ascending numbers of the rows that touch all points: the trace, and rows given by a matrix
-    touched: np.ndarray | None  # ascending numbers of the points that rows name; None if a row touches all of them
-    sees_differences: bool  # whether all rows are made of differences of points: a shift of all points changes nothing
-
-
 def whole_value(C: Any, G: Any) -> tuple[float, float]:
     """``tr(G' C G)``, and the sum of ``|C_kl| |g_k| |g_l|``; C dense, sparse, a LowRankMatrix, or None for the identity."""
     lengths = np.sqrt(sq_norms(G))

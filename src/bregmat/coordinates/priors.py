@@ -16,7 +16,6 @@ There are two kinds with the same methods:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +25,6 @@ from bregmat.base.checks import as_matrix, as_numbers, check_finite, check_posit
 from bregmat.base.linalg import (
     GRADED,
     add_diagonal,
-    blocks,
     cholesky,
     dense,
     eigh,
@@ -46,7 +44,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.spans import Span, span_of
 from bregmat.coordinates.widen import new_directions, range_of
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.binding import TURNED, Rounding, RowErrors, bind, row_errors
+from bregmat.operators.binding import TURNED, Rounding, RowErrors, UnmappedPoints, bind, row_errors
 from bregmat.operators.linear_maps import Operator
 from bregmat.typing import Table
 
@@ -209,10 +207,6 @@ class Spectral:
         t, Q = eigh(B)
         return Spectral(self.divergence, self.t0, t, self.F @ Q) if self.divergence.in_domain(t) else None
 
-    def norm(self) -> float:
-        """Frobenius norm of M."""
-        return float(np.linalg.norm(self.x))
-
     def conjugate(self) -> float:
         """``phi*(T) - phi*(T0)``."""
         return self.divergence.conjugate(self.t) - self.divergence.constant(self.t0)
@@ -221,10 +215,11 @@ class Spectral:
         """``D(M, M0)``."""
         return self.divergence.from_diagonal(self.x, self.F, self.t0)
 
-    def value_size(self) -> float:
-        """Sum of the sizes of the terms of :meth:`value`; 0 at the prior, whose value is exact."""
+    def sizes(self) -> tuple[float, float]:
+        """Frobenius norm of M, and the sum of the sizes of the terms of :meth:`value`: 0 at the prior, whose value is exact."""
+        norm = float(np.linalg.norm(self.x))
         at_prior = np.array_equal(self.t, self.t0) and np.array_equal(self.F, np.eye(len(self.t)))
-        return 0.0 if at_prior else self.divergence.value_size(self.x, self.F, self.t0)
+        return norm, 0.0 if at_prior else self.divergence.value_size(self.x, self.F, self.t0)
 
     @cached_property
     def root_minus_one(self) -> np.ndarray:
@@ -289,10 +284,6 @@ class Factored:
             return None
         return Factored(self.F @ C, self.logdet + logdet_of_factor(C))
 
-    def norm(self) -> float:
-        """Frobenius norm of M."""
-        return float(np.linalg.norm(self.F.T @ self.F))
-
     def conjugate(self) -> float:
         """``phi*(T) - phi*(T0) = logdet M``."""
         return self.logdet
@@ -301,10 +292,10 @@ class Factored:
         """``tr M - logdet M - r``."""
         return float(np.vdot(self.F, self.F)) - self.logdet - len(self.F)
 
-    def value_size(self) -> float:
-        """Sum of the sizes of the terms of :meth:`value`; 0 at the prior, whose value is exact."""
-        at_prior = np.array_equal(self.F, np.eye(len(self.F)))
-        return 0.0 if at_prior else float(np.vdot(self.F, self.F)) + abs(self.logdet) + len(self.F)
+    def sizes(self) -> tuple[float, float]:
+        """Frobenius norm of M, and the sum of the sizes of the terms of :meth:`value`: 0 at the prior, whose value is exact."""
+        norm, at_prior = float(np.linalg.norm(self.F.T @ self.F)), np.array_equal(self.F, np.eye(len(self.F)))
+        return norm, 0.0 if at_prior else float(np.vdot(self.F, self.F)) + abs(self.logdet) + len(self.F)
 
     @cached_property
     def root_minus_one(self) -> np.ndarray:
@@ -376,11 +367,12 @@ class Coordinates:
 
     def factor(self, iterate: Iterate) -> np.ndarray:
         """Factor of the learned matrix on the rows of ``base``."""
-        X = self._data
+        X = self.data
         return self.transform(X[0 : X.shape[0]], iterate)  # reads all rows of points in a file
 
     @property
-    def _data(self) -> Any:
+    def data(self) -> Any:
+        """``base``; raises if it was not kept."""
         if self.base is None:
             raise ValueError("the data is not kept in model files; use result.transform(X) with the data.")
         return self.base
@@ -389,21 +381,6 @@ class Coordinates:
         """``scale R M R'``."""
         B = self.factor_map(iterate)
         return B @ B.T
-
-    def spectrum(self, iterate: Iterate) -> np.ndarray:
-        """Ascending eigenvalues of ``scale M``."""
-        return self.scale * iterate.spectrum()
-
-    def write_factor(self, path: str | Path, iterate: Iterate, rows: int = 65536) -> None:
-        """Write the factor to a .npy file block by block, without a memory map, whose pages would stay in memory."""
-        n = self._data.shape[0]
-        k = self.transform(self.base[:1], iterate).shape[1]
-        header = {"descr": "<f8", "fortran_order": False, "shape": (n, k)}
-        with open(path, "wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            for part in blocks(n, 1, rows):
-                block = self.transform(self.base[part], iterate)
-                file.write(np.ascontiguousarray(block, dtype="<f8").data)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles leave out data that was given, as model files do."""
@@ -423,44 +400,33 @@ class Coordinates:
         Returns the coordinates, the operator, and the errors of its rows.
         """
         n = self.base.shape[0]
-        rows = constraints.resolved(n)
-        touched = rows.touched
+        touched, terms = constraints.touched(n), constraints.terms()
+        # whether only differences of points matter: a shift of all points changes nothing
+        invariant = not constraints.is_whole.any() and bool((terms.sign == -1).all())
         points = self.base if touched is None or len(touched) == n else self.base[touched]
         if not self.is_finite:
             _check_data(points, touched)
         Z = points if self.R is None else product(points, self.R)
         if self.identity and in_span and touched is not None and Z.shape[1] >= MIN_COLUMNS:
-            n_vectors = min(len(touched), len(rows.terms.row)) if rows.sees_differences else len(touched)
-            in_basis = span_of(Z, rows) if n_vectors <= MAX_SHARE * Z.shape[1] else None
+            n_vectors = min(len(touched), len(terms.row)) if invariant else len(touched)
+            is_small = n_vectors <= MAX_SHARE * Z.shape[1]
+            in_basis = span_of(Z, touched, terms if invariant else None) if is_small else None
             if in_basis is not None:
                 inside, span, are_terms = in_basis
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
-                return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows), None
-        Z, rounding = self._placed(points, Z, rows.sees_differences)
-        mapped = sizes = None
-        if self.R is not None and not self.owns_base:
-
-            def sums(a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> Any:
-                return points[a] + (
-                    points[b].multiply(sign).tocsr() if scipy.sparse.issparse(points) else points[b] * sign
-                )
-
-            def mapped(a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
-                return dense(product(sums(a, b, sign), self.R))
-
-            def sizes(a: np.ndarray, b: np.ndarray, sign: np.ndarray, F: Any = None) -> np.ndarray:
-                made = dense(product(abs(sums(a, b, sign)), abs(self.R)))
-                return np.sqrt(sq_norms(made if F is None else made @ F))
-
-        operator = bind(constraints, Z, touched, rounding, resolved=rows, mapped=mapped)
+                return here, bind(constraints, inside, touched, terms=terms, are_terms=are_terms), None
+        Z, rounding = self._placed(points, Z, invariant)
+        unmapped = None if self.R is None or self.owns_base else UnmappedPoints(points, self.R)
+        mapped, sizes = (None, None) if unmapped is None else (unmapped.vectors, unmapped.sizes)
+        operator = bind(constraints, Z, touched, rounding, terms=terms, mapped=mapped)
         is_exact = self.R is None and not self.owns_base
-        errors = row_errors(operator, constraints, Z, touched, rounding, rows, is_exact, sizes)
+        errors = row_errors(operator, constraints, terms, Z, touched, rounding, is_exact, sizes)
         if self.scale:
             return self, operator, errors
         # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds
         norms = operator.norms()
-        sizes = np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)
-        return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator, errors
+        largest = float((np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)).max(initial=0.0))
+        return replace(self, scale=largest or 1.0), operator, errors
 
     def place(self, invariant: bool) -> tuple[np.ndarray, Rounding]:
         """Coordinates of all points, and their largest errors."""

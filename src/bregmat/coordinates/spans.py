@@ -14,7 +14,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat.base.linalg import dense, eigh, sq_norms
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import VANISHING
-from bregmat.constraints.terms import ResolvedRows
+from bregmat.constraints.terms import Terms
 from bregmat.operators.binding import Rounding
 
 # Smallest eigenvalue of a Gram matrix, relative to the largest, for which ``Q / sqrt(values)`` is orthonormal to about twelve digits.
@@ -40,17 +40,16 @@ class Span:
         return dense(self.vectors.T if self.coefficients is None else self.vectors.T @ self.coefficients)
 
 
-def span_of(Z: Any, rows: ResolvedRows) -> tuple[np.ndarray, Span, bool] | None:
+def span_of(Z: Any, touched: np.ndarray, terms: Terms | None) -> tuple[np.ndarray, Span, bool] | None:
     """Coordinates of vectors in an orthonormal basis of their span, the span, and whether the vectors are those of the terms.
 
-    The vectors are the touched points Z (n, d), or the differences in the terms of the rows if those are fewer. None if all are 0.
+    The vectors are the touched points Z (n, d), whose row numbers are ``touched``, or the differences of these in the terms if those are
+    fewer. ``terms`` is None if not only differences matter. The result is None if all vectors are 0.
     """
-    t = rows.terms
-    are_terms = rows.sees_differences and len(t.row) < Z.shape[0]
-    vectors = Z
-    if are_terms:
-        assert rows.touched is not None
-        vectors = _differences(Z, np.searchsorted(rows.touched, t.a), np.searchsorted(rows.touched, t.b))
+    vectors, are_terms = Z, False
+    if terms is not None and len(terms.row) < Z.shape[0]:
+        are_terms = True
+        vectors = _differences(Z, np.searchsorted(touched, terms.a), np.searchsorted(touched, terms.b))
     in_basis = span_of_vectors(vectors)
     return None if in_basis is None else (*in_basis, are_terms)
 

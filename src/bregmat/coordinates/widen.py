@@ -45,7 +45,6 @@ def _vectors(directions: Any, n: int) -> np.ndarray | None:
     if directions is None:
         return None
     if isinstance(directions, Constraints):
-        directions.check_range(n)
         touched = directions.touched(n)
         return None if touched is None else np.eye(n)[:, touched]
     V = as_matrix("directions (a matrix or Constraints)", directions)

@@ -169,24 +169,19 @@ class RunLog:
         self.history.append(row if self.units is None else self.units(row))
         return self.history[-1]
 
-    def outcome(self, certificate: Any, tol: float, reason: ExitReason, solver: str, n_iter: int = 0) -> Outcome:
-        """The outcome of a run without the loop.
+    def outcome(
+        self, certificate: Any, tol: float, reason: ExitReason, solver: str, n_iter: int = 0, **more: Any
+    ) -> Outcome:
+        """The outcome of a run; its status is by default what the certificate proves.
 
         Parameters
         ----------
-        certificate, tol, reason, solver, n_iter
+        certificate, tol, reason, solver, n_iter, more
             As in :class:`Outcome`.
         """
-        return Outcome(
-            status=certificate.status(tol),
-            exit_reason=reason,
-            tol=tol,
-            n_iter=n_iter,
-            seconds=self.seconds(),
-            history=self.history,
-            solver=solver,
-            certificate=certificate,
-        )
+        run = {"tol": tol, "n_iter": n_iter, "seconds": self.seconds(), "history": self.history, "solver": solver}
+        proven = {"certificate": certificate, "status": certificate.status(tol), "exit_reason": reason}
+        return Outcome(**(run | proven | more))
 
 
 @on_one_blas_thread
@@ -231,132 +226,175 @@ def solve(
     return _loop(problem, solver, tol, limit, limit, start, log)
 
 
+class Method(Protocol):
+    """What :func:`repeat` drives: a method that keeps its own point."""
+
+    def measure(
+        self, is_last: bool
+    ) -> dict[str, float]: ...  # figures of the record; ``is_last``: the limit is reached
+    def ended(self) -> ExitReason | None: ...  # why it does not continue
+    def step(self) -> None: ...  # raises one of ``BROKEN`` if a number overflows, and keeps its point
+
+
+def repeat(method: Method, limit: int, log: RunLog) -> tuple[ExitReason, int]:
+    """Measure the point of a method and step to the next one, until it ends or a limit is reached: the reason, and the number of steps.
+
+    :func:`solve` drives solvers of problems with it. Methods that are certified only after their last step use it directly.
+    """
+    iteration, max_seconds = 0, np.inf if log.max_seconds is None else log.max_seconds
+    # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
+    with np.errstate(all="ignore"), time_limit(max_seconds - log.seconds()):
+        try:
+            while True:
+                row = log.note(iteration, **method.measure(iteration >= limit))
+                if log.callback is not None and log.callback(row):
+                    return ExitReason.INTERRUPTED, iteration
+                reason = method.ended()
+                if reason is None and iteration >= limit:
+                    reason = ExitReason.MAX_ITER
+                if reason is None and log.is_late():
+                    reason = ExitReason.TIME
+                if reason is not None:
+                    return reason, iteration
+                try:
+                    method.step()
+                except BROKEN:
+                    return ExitReason.NONFINITE, iteration + 1
+                iteration += 1
+        except KeyboardInterrupt:
+            take_interrupt()
+            return ExitReason.INTERRUPTED, iteration
+        except np.linalg.LinAlgError:  # in a certificate
+            return ExitReason.NONFINITE, iteration
+
+
 def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, start: Any, log: RunLog) -> Outcome:
     """The outcome of a solver that can solve the problem, with its best certificate.
 
     It takes at most ``limit`` steps, and only ``share`` of them if the signal does not fall fast.
     """
-    run, iteration = _Run(problem, solver, tol, limit, share, log), 0
     max_seconds = np.inf if log.max_seconds is None else log.max_seconds
-    # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with np.errstate(all="ignore"), time_limit(max_seconds - log.seconds()):
-        try:
-            state = solver.init(problem, tol, start)
-        except BROKEN as error:
-            raise NoStart(
-                f"{solver.name} has no first point ({error}): scale the data and the bounds towards 1."
-            ) from error
-        try:
-            run.proof = None if problem.is_always_feasible else problem.proof_beforehand()
-            while (reason := run.reason_to_stop(iteration, state)) is None:
-                try:
-                    following = solver.step(problem, state)
-                except BROKEN:
-                    following = None
-                iteration += 1
-                if following is None or not following.is_finite():
-                    # the dual weights may have grown into a proof of infeasibility before they overflow
-                    is_proven = run.contradiction(iteration, state, last=True)
-                    reason = ExitReason.CERTIFICATE if is_proven else ExitReason.NONFINITE
-                    break
-                state = following
-        except KeyboardInterrupt:
-            take_interrupt()
-            reason = ExitReason.INTERRUPTED
-        except np.linalg.LinAlgError:  # in a certificate
-            reason = ExitReason.NONFINITE
+    with np.errstate(all="ignore"):
+        with time_limit(max_seconds - log.seconds()):
+            try:
+                state = solver.init(problem, tol, start)
+            except BROKEN as error:
+                raise NoStart(
+                    f"{solver.name} has no first point ({error}): scale the data and the bounds towards 1."
+                ) from error
+        run = _Run(problem, solver, tol, share, log, state)
+        reason, iteration = repeat(run, limit, log)
+        if reason is ExitReason.NONFINITE and run.proof is not None:
+            reason = ExitReason.CERTIFICATE
+        state = run.state
         with time_limit(max(max_seconds - log.seconds(), CLOSING * max_seconds)):
             if reason is ExitReason.TIME:
                 problem.conclude(state)
             if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
-                new = problem.certify(state)
-                run.best = new if run.best is None else run.best.joined(new)
-        best, status, rows = run.best, run.best.status(tol), None
-        if run.proof is not None:
-            status, rows = run.proof.status, run.proof.rows
-            best = replace(best, dual=run.proof.dual, upper=np.inf)
-        return Outcome(
-            status=status,
-            exit_reason=reason,
-            tol=tol,
-            n_iter=iteration,
-            seconds=log.seconds(),
-            history=log.history,
-            solver=solver.name,
-            conflict=rows,
-            trace=dict(state.trace),
-            certificate=best,
-            state=state,
-            by_own_rule=reason is state.ended is ExitReason.TOLERANCE,
-        )
+                run.certify()
+    assert run.best is not None
+    best, status, rows = run.best, run.best.status(tol), None
+    if run.proof is not None:
+        status, rows = run.proof.status, run.proof.rows
+        best = replace(best, dual=run.proof.dual, upper=np.inf)
+    return log.outcome(
+        best,
+        tol,
+        reason,
+        solver.name,
+        iteration,
+        status=status,
+        conflict=rows,
+        trace=dict(state.trace),
+        state=state,
+        by_own_rule=reason is state.ended is ExitReason.TOLERANCE,
+    )
 
 
 @dataclass(eq=False)
 class _Run:
-    """One run: its best certificate, and a proof of infeasibility if one is found."""
+    """One run of a solver: its state, its best certificate, and a proof of infeasibility if one is found."""
 
     problem: Problem
     solver: Solver
     tol: float
-    limit: int
     share: int
     log: RunLog
+    state: Any
+    iteration: int = 0
     best: Certificate | None = None
     proof: Proof | None = None
+    is_spent: bool = False  # whether the steps are used up
+    is_last: bool = False  # whether the run ends with this state, as far as it is known before its certificate
     largest_dual: float = 0.0  # size of the dual weights when a proof of infeasibility was last sought
     retry_below: float = np.inf  # estimate of the gap below which the next certificate is computed
     signals: list[float] = field(default_factory=list)
 
-    def reason_to_stop(self, iteration: int, state: Any) -> ExitReason | None:
-        """Certify a promising state and write the history; why the run ends with this state, None if it continues.
+    def certify(self) -> Certificate:
+        """The certificate of the state, which joins the best one."""
+        new = self.problem.certify(self.state)
+        self.best = new if self.best is None else self.best.joined(new)
+        return new
+
+    def measure(self, is_last: bool) -> dict[str, float]:
+        """Certify a promising state, or estimate its figures.
 
         A certificate of (P) costs about one product of each row with a matrix, and a linear system to restore hard rows. So it is
         computed only if the solver's own estimate of the gap is small, or if there is a callback.
         """
-        problem, log = self.problem, self.log
+        problem, state = self.problem, self.state
+        if self.iteration == 0 and not problem.is_always_feasible:
+            self.proof = problem.proof_beforehand()
         self.signals.append(state.signal)
         # the least signal of the last few steps must be far below the least signal before them
-        is_slow = iteration >= self.share and not (
-            min(self.signals[-RECENT:]) < FAST * min(self.signals[:-RECENT], default=0.0)
+        self.is_spent = is_last or (
+            self.iteration >= self.share
+            and not min(self.signals[-RECENT:]) < FAST * min(self.signals[:-RECENT], default=0.0)
         )
-        is_spent = iteration >= self.limit or is_slow
-        last = state.ended is not None or is_spent
+        self.is_last = state.ended is not None or self.is_spent
         due = state.signal <= self.retry_below and problem.is_due(state, self.tol)
-        if due or last or (log.callback is not None and problem.certifies_cheaply):
-            if last:
-                problem.conclude(state)
-            new = problem.certify(state)
-            self.best = new if self.best is None else self.best.joined(new)
-            is_soon = problem.retries_feasible and np.isfinite(new.upper)
-            self.retry_below = np.inf if is_soon else state.signal / problem.retry_divisor
-            figures = new.figures
-        else:
-            figures = {"gap": np.nan} | problem.estimate(state, self.solver.works_on)
-        row = log.note(iteration, **figures)
-        if log.callback is not None and log.callback(row):
-            return ExitReason.INTERRUPTED
+        if not (due or self.is_last or (self.log.callback is not None and problem.certifies_cheaply)):
+            return {"gap": np.nan} | problem.estimate(state, self.solver.works_on)
+        if self.is_last:
+            problem.conclude(state)
+        new = self.certify()
+        is_soon = problem.retries_feasible and np.isfinite(new.upper)
+        self.retry_below = np.inf if is_soon else state.signal / problem.retry_divisor
+        return new.figures
+
+    def ended(self) -> ExitReason | None:
+        """Why the run ends with this state; None if it continues."""
         if self.proof is None and self.best is not None and self.best.status(self.tol) is Status.OPTIMAL:
             return ExitReason.TOLERANCE
-        if not problem.is_always_feasible and self.contradiction(iteration, state, last):
+        if not self.problem.is_always_feasible and self.is_contradicted(self.is_last):
             return ExitReason.CERTIFICATE
-        if state.ended is not None:  # the certificate may have ended it just now
-            return state.ended
-        if is_spent:
-            return ExitReason.MAX_ITER
-        return ExitReason.TIME if log.max_seconds is not None and log.is_late() else None
+        # the certificate may have ended the state just now
+        return self.state.ended or (ExitReason.MAX_ITER if self.is_spent else None)
 
-    def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
+    def step(self) -> None:
+        """One step of the solver. The dual weights may have grown into a proof of infeasibility before numbers overflow."""
+        try:
+            following = self.solver.step(self.problem, self.state)
+        except BROKEN:
+            following = None
+        self.iteration += 1
+        if following is None or not following.is_finite():
+            self.is_contradicted(last=True)
+            raise OverflowError
+        self.state = following
+
+    def is_contradicted(self, last: bool) -> bool:
         """Whether the problem is proven infeasible; a proof is sought each time the dual weights have doubled, and at the end."""
         is_met = self.problem.is_always_feasible or (self.best is not None and self.best.is_feasible)
         if self.proof is None and not is_met:
-            size = self.problem.dual_size(state)
-            if iteration == 2:
+            size = self.problem.dual_size(self.state)
+            if self.iteration == 2:
                 self.largest_dual = size
-            if last or (iteration >= 3 and size > 2.0 * self.largest_dual):
+            if last or (self.iteration >= 3 and size > 2.0 * self.largest_dual):
                 self.largest_dual = size
-                self.proof = self.problem.contradiction(state)
+                self.proof = self.problem.contradiction(self.state)
             if last and self.proof is None:
-                self.proof = self.problem.last_contradiction(state)
+                self.proof = self.problem.last_contradiction(self.state)
         return self.proof is not None
 
 

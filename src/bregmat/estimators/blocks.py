@@ -334,9 +334,6 @@ class BlockProblem(TrainingProblem):
     def pairs(self, task: Task) -> Constraints:
         return task.random_pairs(self.points, apart=self.points.differ, P=factor_of(self.prior))
 
-    def mapped(self, result: MatrixResult, X: Any) -> np.ndarray:
-        return np.asarray(result.transform(X))
-
     def solve(self, rows: Any, **settings: Any) -> MatrixResult:
         points = self.points
         result = nearest_metric(

@@ -54,7 +54,7 @@ from bregmat.estimators.given import (
 from bregmat.estimators.selection import FEW_ROWS, MORE_PASSES, NOT_COMPARED, Trials, matching, select
 from bregmat.estimators.task import Candidate, Task, TrainingProblem
 from bregmat.from_labels.groups import NEED_CLASSES, TARGET_TYPES, label_groups
-from bregmat.from_labels.neighbors import STRATEGIES, Drawing
+from bregmat.from_labels.neighbors import STRATEGIES
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import LOSSES, Loss
 from bregmat.objective.spectral import SpectralDivergence
@@ -335,6 +335,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         as_choice("target_type", self.target_type, TARGET_TYPES)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, self._strategies)
-        Drawing(self.n_neighbors, self.n_impostors)
+        check_integer("n_neighbors", self.n_neighbors, 1, optional=False)
+        check_integer("n_impostors", self.n_impostors, 1, optional=False)
         check_flag("warm_start", self.warm_start)
         check_run(self)

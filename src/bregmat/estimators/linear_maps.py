@@ -33,9 +33,11 @@ def scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:
         mean = np.asarray(X.mean(axis=0)).ravel()
         S = np.asarray((X.T @ X).todense()) - X.shape[0] * np.outer(mean, mean)
         return S, np.asarray(X.multiply(X).sum(axis=0)).ravel()
-    mean, size = X.mean(axis=0), np.einsum("ij,ij->j", X, X)
-    parts = (X[part] - mean for part in blocks(len(X), X.shape[1], BLOCK))
-    return sum(centred.T @ centred for centred in parts), size
+    mean, S = X.mean(axis=0), np.zeros((X.shape[1], X.shape[1]))
+    for part in blocks(len(X), X.shape[1], BLOCK):
+        centred = X[part] - mean
+        S += centred.T @ centred
+    return S, np.einsum("ij,ij->j", X, X)
 
 
 def _principal_axes(X: Any, scattered: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -94,19 +94,12 @@ class MetricProblem(TrainingProblem):
         """Random pairs, bounded by percentiles of the distances in the prior metric."""
         return task.random_pairs(self.points.points, P=factor_of(self.prior))
 
-    def softmax(self, task: Task) -> MatrixResult:
-        """The result of the strategy "softmax"."""
-        return learn_softmax(task, self.points.points, None if self.prior is None else factor_of(self.prior))
-
     def sampled(self, rows: np.ndarray) -> MetricProblem:
         return MetricProblem(CheckedPoints(self.points.points[rows]), self.prior)
 
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         prior = Factor(CheckedPoints(self.prior.G0)) if isinstance(self.prior, Factor) else self.prior
         return nearest_metric(self.points, rows, prior=prior, **settings)
-
-    def mapped(self, result: MatrixResult, X: Any) -> np.ndarray:
-        return np.asarray(result.transform(X))
 
 
 class MetricTrials(Trials):
@@ -129,7 +122,10 @@ class MetricTrials(Trials):
             return lambda rows: shown(Z[rows])
         labels = self.sample.labels.of_rows(train)
         part = replace(self.sample, learner=self.learner, X=Z[train], labels=labels, candidate=candidate)
-        result, _ = part.learn(MetricProblem(CheckedPoints(part.X), None))
+        if candidate.strategy == "softmax":
+            result: MatrixResult = learn_softmax(part, part.X, None)
+        else:
+            result, _ = part.learn(MetricProblem(CheckedPoints(part.X), None))
         return lambda rows: shown(np.asarray(result.transform(Z[rows])))
 
     def _points(self, prior: Any, metric: MetricKind, train: np.ndarray) -> np.ndarray:
@@ -324,22 +320,17 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
-            Points; finite. Also an array or data frame of Dask, or points in files (:func:`bregmat.io.open_points`). These are processed
-            in blocks, and so is an array if ``executor`` or ``block_size`` is given.
+            Points; finite. Also points in files (:func:`bregmat.io.open_points`). These are processed in blocks, and so is an array if
+            ``executor`` or ``block_size`` is given.
         y : array-like, shape (n,), optional
             Class labels of any type, numbers, or sets of labels as 0 and 1 (n, n_labels): see ``target_type``. Rows with the label
-            ``unlabeled``, None or NaN, and sets without a label, are unknown. Also an array or series of Dask; blocks support classes only.
+            ``unlabeled``, None or NaN, and sets without a label, are unknown. Blocks support classes only.
         constraints : Constraints, optional
             Their samples are values of ``sample_id``, or row numbers of X. Without y they may also be in files
-            (:func:`bregmat.io.open_constraints`) or in a data frame of Dask; then ``dual``, ``values`` and ``violation`` of ``result_`` are
-            kept with the constraints and fetched on request.
-        sample_id : array-like, shape (n,), optional
-            Name of each row of X; unique. By default the row numbers; the index of a pandas DataFrame if the
-            constraints name samples by anything but numbers. Not with blocks.
-        sample_weight : array-like, shape (n,), optional
-            Weight of each point, as in :meth:`bregmat.KernelLearner.fit`. Not with blocks.
-        groups : array-like, shape (n,), optional
-            Rows of one group (a person, a document) are held out together when settings are compared. Not with blocks.
+            (:func:`bregmat.io.open_constraints`); then ``dual``, ``values`` and ``violation`` of ``result_`` are kept with the
+            constraints and fetched on request.
+        sample_id, sample_weight, groups : array-like, shape (n,), optional
+            As in :meth:`bregmat.KernelLearner.fit`. Not with blocks.
         executor : None, int or dask.distributed.Client
             Where blocks are processed: one after the other, on that many threads, or on the workers of a cluster. The result has the
             same bits in all cases.
@@ -403,30 +394,24 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             candidates = [one for one in candidates if (one.strategy, one.prior) != ("softmax", "variance")]
         if self.strategy != "auto":
             return candidates
-        left_out = {"random"} if self._may_use_softmax(task) else {"random", "softmax"}
+        # softmax only if nothing that is asked for belongs to other strategies, and all rows can be used
+        is_plain = not self._why_no_softmax(task) and self.divergence == "auto" and task.labels.target_type == "class"
+        may_use_softmax = is_plain and len(task.labels.labelled) <= MANY_POINTS
+        left_out = {"random"} if may_use_softmax else {"random", "softmax"}
         return [one for one in candidates if one.strategy not in left_out]
 
-    def _check_softmax(self, task: Task) -> None:
-        """Raise if something is given that the softmax loss has no use for."""
+    def _why_no_softmax(self, task: Task) -> str:
+        """Why nothing can be learned with the softmax loss, as the text of an error; empty if it can."""
         if task.constraints is not None:
-            raise ValueError(
-                'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
-            )
+            return 'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
         if not isinstance(task.labels, LabelGroups):
-            raise ValueError('strategy="softmax" is not available where points are processed in blocks.')
+            return 'strategy="softmax" is not available where points are processed in blocks.'
         if self.slack_weight == np.inf:
-            raise ValueError('slack_weight must be finite with strategy="softmax", whose loss is never 0; got inf.')
-        for name, usual in (("loss", (None,)), ("solver", ("auto",))):
-            value: Any = getattr(self, name)
-            if value not in usual:
-                raise ValueError(f'{name}={value!r} is not available with strategy="softmax": leave it out.')
-
-    def _may_use_softmax(self, task: Task) -> bool:
-        """Whether nothing that is asked for belongs to other strategies, and all rows can be used."""
-        is_plain = self.loss is None and self.divergence == "auto" and self.solver == "auto"
-        is_plain = is_plain and self.slack_weight != np.inf
-        is_class = isinstance(task.labels, LabelGroups) and task.labels.target_type == "class"
-        return is_plain and is_class and len(task.labels.labelled) <= MANY_POINTS
+            return 'slack_weight must be finite with strategy="softmax", whose loss is never 0; got inf.'
+        for name, value, usual in (("loss", self.loss, None), ("solver", self.solver, "auto")):
+            if value != usual:
+                return f'{name}={value!r} is not available with strategy="softmax": leave it out.'
+        return ""
 
     @property
     def metric_(self) -> MetricKind:
@@ -438,8 +423,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return MetricTrials(quick, sample, FEW_FEATURES if task.X.shape[0] > MANY_POINTS else MOST_FEATURES)
 
     def _choose(self, task: Task, groups: Any) -> Candidate:
-        if self.strategy == "softmax" and task.labels is not None:
-            self._check_softmax(task)
+        if self.strategy == "softmax" and task.labels is not None and (why := self._why_no_softmax(task)):
+            raise ValueError(why)
         metric = self.metric
         if metric == "auto":  # the cosine if there are labels and all rows have one length
             is_plain = isinstance(task.labels, LabelGroups) and task.constraints is None
@@ -478,6 +463,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints | None]:
         """The result; if few components are wanted and the leading ones lose accuracy, that of a map of low rank."""
+        if self.strategy_ == "softmax" and task.labels is not None:
+            return learn_softmax(task, task.X, factor_of(problem.prior)), None
         result, rows = task.learn(problem)
         if self.n_components is None or not DIVERGENCES.resolve(self._divergence).keeps_range:
             return result, rows

@@ -97,14 +97,6 @@ class TrainingProblem(ABC):
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         """The result of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric` with these settings."""
 
-    def softmax(self, task: Task) -> MatrixResult:
-        """The result of the strategy "softmax"."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def mapped(self, result: MatrixResult, X: Any) -> np.ndarray:
-        """Points, given like the training points, in the learned map."""
-
     def sampled(self, rows: np.ndarray) -> TrainingProblem | None:
         """The problem of some points, whose results also map the other points; None if there is no such problem."""
         return None
@@ -150,18 +142,14 @@ class Task:
         is_growing = isinstance(asked, str) and labels is not None
         return self.candidate.slack_weight * (growth(labels, self.candidate.strategy) if is_growing else 1.0)
 
-    def learn(
-        self, problem: TrainingProblem, after: MatrixResult | None = None
-    ) -> tuple[MatrixResult, Constraints | None]:
-        """The result and its rows in row numbers: rows drawn from labels, then given ones; no rows with "softmax".
+    def learn(self, problem: TrainingProblem, after: MatrixResult | None = None) -> tuple[MatrixResult, Constraints]:
+        """The result and its rows in row numbers: rows drawn from labels, then given ones.
 
         ``after`` is an earlier result of the same task with another prior. Its passes are counted and stay in the history.
         """
         learner, n_passes = self.learner, self.candidate.passes
         settings = {name: getattr(learner, name) for name in ("loss", "solver", "tol", "max_iter")}
         settings |= {"slack_weight": self.slack_weight(), "divergence": learner._divergence}
-        if self.candidate.strategy == "softmax" and self.labels is not None:
-            return problem.softmax(self), None
         if self.labels is None or self.candidate.strategy != "neighbors":
             return self._learn_once(problem, settings)
         # if points are drawn, every pass draws the same

@@ -17,7 +17,7 @@ from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SQ_DISTANCE
 from bregmat.from_labels.groups import label_groups
-from bregmat.from_labels.neighbors import STRATEGIES, Drawing, PointSpace, neighbor_constraints
+from bregmat.from_labels.neighbors import FORMS, STRATEGIES, Drawing, PointSpace, neighbor_constraints
 from bregmat.typing import Form, Labels, Points, RandomState, Strategy
 
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 is above this from 159 classes on
@@ -118,11 +118,14 @@ def constraints_from_labels(
     points = as_points("X", np.asarray(X) if isinstance(X, np.memmap) else X)  # also looks for NaN in a memory map
     as_choice("strategy", strategy, STRATEGIES)
     check_integer("n_constraints", n_constraints, 1)
-    drawing = Drawing(n_neighbors, n_impostors, form, n_constraints)
+    check_integer("n_neighbors", n_neighbors, 1, optional=False)
+    check_integer("n_impostors", n_impostors, 1, optional=False)
+    as_choice("form", form, FORMS)
     percentiles = as_percentiles(percentiles)
     rng = generator(random_state)
     groups = label_groups(y, points.shape[0], strategy, unlabeled=unlabeled)
     if strategy == "neighbors":
+        drawing = Drawing(n_neighbors, n_impostors, form, n_constraints)
         compared = groups.compared(drawing.most_points, rng, warn=True)
         return neighbor_constraints(PointSpace(points, groups.ordered), groups, compared, drawing)
     return random_pairs(points, groups, n_constraints, percentiles, rng)

@@ -7,13 +7,13 @@ points in their units, points in a learned map, or a kernel. Memory grows with t
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.checks import as_choice, check_integer, rows_text
+from bregmat.base.checks import rows_text
 from bregmat.base.linalg import dense, smallest, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import in_parts
@@ -35,9 +35,9 @@ COPIES = "coincide with points of another class, which no metric separates: thos
 
 
 # ---------------------------------------------------------------------- what is drawn
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Drawing:
-    """How comparisons are drawn: parameters of :func:`bregmat.constraints_from_labels`, checked.
+    """How comparisons are drawn: parameters of :func:`bregmat.constraints_from_labels`, which its callers have checked.
 
     Attributes
     ----------
@@ -50,22 +50,18 @@ class Drawing:
     n_constraints : int, optional
         Maximum number of comparisons, by default 300,000. If there would be more, the points that are compared are drawn at random.
         All points remain possible neighbours. With "sq_distance" the number is rounded up to whole points.
-    most_points : int
-        Number of points that give as many comparisons.
     """
 
     n_neighbors: int = 3
     n_impostors: int = 10
     form: Form = "comparison"
     n_constraints: int | None = None
-    most_points: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        check_integer("n_neighbors", self.n_neighbors, 1, optional=False)
-        check_integer("n_impostors", self.n_impostors, 1, optional=False)
-        as_choice("form", self.form, FORMS)
+    @property
+    def most_points(self) -> int:
+        """Number of points that give ``n_constraints`` comparisons."""
         k, l, max_rows = self.n_neighbors, self.n_impostors, self.n_constraints or MOST_DEFAULT_ROWS
-        self.most_points = -(-max_rows // (k * l if self.form == "comparison" else k + l))
+        return -(-max_rows // (k * l if self.form == "comparison" else k + l))
 
 
 # ---------------------------------------------------------------------- the search

@@ -5,15 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.constraints.columns import SYMBOLS
 from bregmat.constraints.constraints import Constraints
 from bregmat.io import tables
 from bregmat.io.paths import check_readable
-from bregmat.sharded.sources import LazyConstraints, LazyPoints
+from bregmat.sharded.sources import LazyConstraints
 from bregmat.sharded.tables import Words, constraints_of
 
 __all__ = ["ConstraintFiles", "StoredPoints", "open_constraints", "open_points"]
@@ -54,9 +53,8 @@ def open_constraints(path: str | os.PathLike) -> "ConstraintFiles":
     ----------
     path : path
         A .parquet file or a folder of them, in the order of their names, with the columns of :func:`read_constraints`; a row group is
-        a shard, or several where it has more than ``block_size`` constraints. Or a folder of .npy columns: i, j, ..., bound, sense (1 for
-        "<=", -1 for ">=", 0 for "=="), weight, which are mapped. Samples are row numbers of the points; without a column `relation`
-        all constraints are squared distances.
+        a shard, or several where it has more than ``block_size`` constraints. Samples are row numbers of the points; without a column
+        `relation` all constraints are squared distances.
 
     Returns
     -------
@@ -70,21 +68,20 @@ def open_constraints(path: str | os.PathLike) -> "ConstraintFiles":
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> import numpy as np
+    >>> import pandas as pd
     >>> from bregmat.io import open_constraints
+    >>> frame = pd.DataFrame({"i": [0, 1], "j": [1, 2], "bound": [4.0, 9.0], "sense": ["<=", ">="]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name, column in dict(i=[0, 1], j=[1, 2], bound=[4.0, 9.0], sense=[1, -1]).items():
-    ...         np.save(pathlib.Path(folder) / f"{name}.npy", column)
-    ...     open_constraints(folder).n_constraints
+    ...     path = pathlib.Path(folder) / "pairs.parquet"
+    ...     frame.to_parquet(path)
+    ...     open_constraints(path).n_constraints
     2
     """
     path = Path(path)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] * (path.suffix.lower() == ".parquet")
     if files:
         return ConstraintFiles(tuple(files))
-    if path.is_dir() and (path / "bound.npy").exists():
-        return ConstraintFiles((path,))
-    raise ValueError(f"{path}: neither a .parquet file, nor a folder of them, nor one of .npy columns with bound.npy")
+    raise ValueError(f"{path}: neither a .parquet file nor a folder of them")
 
 
 @dataclass(frozen=True)
@@ -110,10 +107,7 @@ class ConstraintFiles(LazyConstraints):
 
 
 def _groups(path: Path) -> Iterator[tuple[int, int]]:
-    """Row groups of a file and how many rows they have; -1 for mapped columns."""
-    if path.is_dir():
-        yield -1, len(tables.read_npy(path / "bound.npy", mmap=True))
-        return
+    """Row groups of a file and how many rows they have."""
     with tables.open_parquet(path) as file:
         counts = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
     yield from enumerate(counts)
@@ -121,7 +115,7 @@ def _groups(path: Path) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class FileShard:
-    """Some rows of a row group, or of mapped columns (:class:`bregmat.sharded.sources.ShardSource`)."""
+    """Some rows of a row group (:class:`bregmat.sharded.sources.ShardSource`)."""
 
     path: Path
     group: int
@@ -132,35 +126,12 @@ class FileShard:
     @property
     def place(self) -> str:
         """Name of the rows in messages."""
-        group = f", row group {self.group}" if self.group >= 0 else ""
-        return f"{self.path}{group}{f', counted from row {self.start}' if self.start else ''}"
+        return f"{self.path}, row group {self.group}{f', counted from row {self.start}' if self.start else ''}"
 
     def read(self) -> Constraints:
         """The rows; a copy, because the file may change later."""
         with _unchanged(self.path, self.stamp):
-            return self._mapped() if self.group < 0 else self._from_parquet()
-
-    def _mapped(self) -> Constraints:
-        part = slice(self.start, self.start + self.count)
-        names = [path.stem for path in self.path.glob("*.npy")]
-
-        def numbers(name: str) -> np.ndarray:
-            column = np.array(tables.read_npy(self.path / f"{name}.npy", mmap=True)[part])
-            if column.shape != (self.count,) or column.dtype.kind not in "iuf":
-                raise ValueError(f"column {name!r} must be a column of {self.count} numbers here; got {column.shape}")
-            return column
-
-        def words(name: str) -> Words:
-            if name == "relation":
-                raise ValueError("mapped columns are squared distances; relations need .parquet files")
-            code = numbers(name)
-            values = sorted(SYMBOLS)
-            unknown = np.flatnonzero(~np.isin(code, values))
-            if len(unknown):
-                raise ValueError(f"row {unknown[0]}: the sense must be 1, -1 or 0; got {code[unknown[0]]}")
-            return np.searchsorted(values, code), [SYMBOLS[value] for value in values]
-
-        return constraints_of(names, numbers, words)
+            return self._from_parquet()
 
     def _from_parquet(self) -> Constraints:
         with tables.open_parquet(self.path) as file:
@@ -187,7 +158,7 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
     Parameters
     ----------
     path : path
-        A .npy file, which is mapped. For other files, pass an array of Dask as ``X``.
+        A .npy file, which is mapped.
 
     Returns
     -------
@@ -212,7 +183,7 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
     """
     path = Path(path)
     if path.suffix.lower() != ".npy":
-        raise ValueError(f"{path}: points that stay in their file are .npy; for other files, pass an array of Dask")
+        raise ValueError(f"{path}: points that stay in their file are .npy")
     points = StoredPoints(path)
     if len(points.shape) != 2 or 0 in points.shape:
         raise ValueError(f"{path}: points must be a 2-D array of numbers, one point per row; got shape {points.shape}")
@@ -220,11 +191,12 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
 
 
 @dataclass(frozen=True)
-class StoredPoints(LazyPoints):
-    """Points (n, d) of a .npy file, mapped by every process that reads them."""
+class StoredPoints:
+    """Points (n, d) of a .npy file, mapped by every process that reads them (:class:`bregmat.sharded.sources.LazyPoints`)."""
 
     path: Path
     stamp: Stamp = field(init=False, repr=False)
+    ndim: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stamp", _stamp(self.path))
@@ -241,6 +213,8 @@ class StoredPoints(LazyPoints):
         """Some rows, by a slice or by ascending numbers, as a copy."""
         with _unchanged(self.path, self.stamp):
             return self._read(rows)
+
+    __getitem__ = read_rows
 
     def _read(self, rows: slice | np.ndarray) -> np.ndarray:
         try:

@@ -9,11 +9,11 @@ import numpy as np
 
 from bregmat.engine.loop import Outcome, RunLog
 from bregmat.engine.status import ExitReason, Status
-from bregmat.margin.certificate import Machine
+from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.hulls import nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
-from bregmat.quadratic.split_program import Point, SplitProgram
+from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesState
 from bregmat.quadratic.splits import ClassBlocks, margin_split
 
 COMPLETE = (ExitReason.MAX_ITER, ExitReason.STALLED)  # a run that ended so was neither interrupted nor out of time
@@ -39,8 +39,12 @@ def run_on_machine(
     program, start = _margin_dual(problem), None
     if problem.loss == "hard" and not problem.intercept:
         start = np.where(problem.counts, 1.0, 0.0)  # Sha 2002 starts at ones, without scaling
-    outcome = run_updates(program, settings, start, tol=tol, max_iter=max_iter, log=log)
-    end, proof, reason = outcome.certificate.state, outcome.certificate.proof, outcome.exit_reason
+
+    def prove(state: UpdatesState) -> MarginCertificate:
+        return _machine(problem, state.point).certify()
+
+    run = run_updates(program, settings, start, prove=prove, tol=tol, max_iter=max_iter, log=log)
+    end, proof, reason = run.state, run.proof, run.exit_reason
     status = proof.status(tol)
     if not np.isfinite(end.point.v).all():
         reason = ExitReason.NONFINITE
@@ -56,18 +60,12 @@ def run_on_machine(
             f = problem.kernel.sums(every, every, x)
             proof = Machine(problem, x, f, np.zeros(problem.n)).unproven(np.inf, margin_bound=hulls.margin)
             status, reason = Status.INFEASIBLE, ExitReason.CERTIFICATE
-    return replace(
-        outcome,
-        certificate=replace(proof, max_violation=end.residual),
-        status=status,
-        exit_reason=reason,
-        seconds=log.seconds(),
-        conflict=None,
-    )
+    proof = replace(proof, max_violation=end.residual)
+    return log.outcome(proof, tol, reason, settings.name, run.n_iter, status=status)
 
 
 def _margin_dual(problem: MarginProblem) -> SplitProgram:
-    """The negative dual ``1/2 alpha'A alpha - sum alpha`` (Sha 2002, eq. 6) as a program for the updates, with the machine's gap."""
+    """The negative dual ``1/2 alpha'A alpha - sum alpha`` (Sha 2002, eq. 6) as a program for the updates."""
     y = problem.signs
     if problem.kernel.nonnegative:
         split: Any = ClassBlocks(problem.kernel, y, ridge=problem.ridge)
@@ -75,13 +73,7 @@ def _margin_dual(problem: MarginProblem) -> SplitProgram:
         every = np.arange(problem.n)
         split = margin_split(problem.kernel.block(every, every), y, ridge=problem.ridge)
     signs = y if problem.intercept else None
-    return SplitProgram(
-        split,
-        -np.ones(len(y)),
-        upper=problem.upper,
-        signs=signs,
-        prove=lambda state: _machine(problem, state.point).certify(),
-    )
+    return SplitProgram(split, -np.ones(len(y)), upper=problem.upper, signs=signs)
 
 
 def _machine(problem: MarginProblem, point: Point) -> Machine:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.linalg import blocks, sq_norms
+from bregmat.base.linalg import blocks, dense, product, sq_norms
 from bregmat.base.tolerances import EPS, VANISHING
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
-from bregmat.constraints.terms import ResolvedRows, Terms
+from bregmat.constraints.terms import Terms
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
 from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows
 
@@ -141,6 +141,39 @@ class RowErrors(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class UnmappedPoints:
+    """Points X (n, d), dense or sparse, before they are mapped by R (d, r): their short differences have not lost digits.
+
+    Sums ``x_a + sign x_b`` are given by positions a, b (k,) and signs (k, 1).
+    """
+
+    X: Any
+    R: Any
+
+    def sums(self, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> Any:
+        """``x_a + sign x_b``, shape (k, d)."""
+        second = self.X[b]
+        return self.X[a] + (second.multiply(sign).tocsr() if scipy.sparse.issparse(second) else second * sign)
+
+    def vectors(self, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
+        """The sums, mapped, shape (k, r)."""
+        return dense(product(self.sums(a, b, sign), self.R))
+
+    def sizes(self, a: np.ndarray, b: np.ndarray, sign: np.ndarray, F: np.ndarray | None = None) -> np.ndarray:
+        """Lengths of ``F' l``, shape (k,), where l (r,) holds the sums of the absolute terms of the entries of a mapped sum.
+
+        Parameters
+        ----------
+        a, b, sign
+            The sums.
+        F : ndarray, shape (r, m), optional
+            By default the identity.
+        """
+        made = dense(product(abs(self.sums(a, b, sign)), abs(self.R)))
+        return np.sqrt(sq_norms(made if F is None else made @ F))
+
+
+@dataclass(frozen=True, eq=False)
 class _Errors:
     """Errors of the vectors of terms."""
 
@@ -154,8 +187,8 @@ def bind(
     rows: np.ndarray | None = None,
     rounding: Rounding | None = None,
     *,
+    terms: Terms | None = None,
     are_terms: bool = False,
-    resolved: ResolvedRows | None = None,
     mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> Operator:
     """Bind constraints to the rows Z of their points.
@@ -170,33 +203,45 @@ def bind(
         Ascending row numbers that Z holds; by default all of them.
     rounding : Rounding, optional
         By how much Z may be off; by default it counts as data.
+    terms : Terms, optional
+        ``constraints.terms()``, where they are known.
     are_terms : bool
-        Whether Z holds the vectors of ``constraints.terms()`` themselves, shape (n_terms, r), which are exact.
-    resolved : ResolvedRows, optional
-        What ``constraints.resolved()`` gives.
+        Whether Z holds the vectors of the terms themselves, shape (n_terms, r), which are exact.
     mapped : callable, optional
         Positions a, b (k,) and signs (k, 1) -> coordinates (k, r) of ``x_a + sign x_b``, which is formed from the data before it is
         mapped. By default it is formed from the rows of Z.
     """
-    resolved = constraints.resolved() if resolved is None else resolved
     if rounding is None and not are_terms:
         rounding = Rounding(np.abs(Z))
     parts: list[tuple[np.ndarray, Operator]] = []
-    t = resolved.terms
-    if len(t.row):
-        terms, errors = _rank_one_terms(t, Z, rows, rounding, mapped)
-        if (t.coef == 1.0).all() and not (t.row[1:] == t.row[:-1]).any():
-            parts.append((t.row, terms))
-        else:
-            # p_i = sum_t coef_t |z_a + sign z_b|^2 over the terms of row i
-            is_first = np.diff(t.row, prepend=-1) > 0  # rows are ascending
-            numbers, slot = t.row[is_first], np.cumsum(is_first) - 1
-            P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(slot)))), shape=(len(numbers), len(slot)))
-            parts.append((numbers, _signed_sums(terms, P, errors)))
-    if len(resolved.whole):
+    t, whole = constraints.terms() if terms is None else terms, np.flatnonzero(constraints.is_whole)
+    if len(t.row) and (t.coef == 1.0).all() and not (t.row[1:] == t.row[:-1]).any():
+        parts.append((t.row, _rank_one_terms(t, Z, rows, rounding, mapped)[0]))
+    elif len(t.row):
+        # p_i = sum_t coef_t |z_a + sign z_b|^2 over the terms of row i, which other rows may share
+        first, term = (np.arange(len(t.row)),) * 2 if are_terms else distinct_terms(t)
+        shared = replace(t, a=t.a[first], b=t.b[first], sign=t.sign[first])
+        rank_one, errors = _rank_one_terms(shared, Z, rows, rounding, mapped)
+        is_first = np.diff(t.row, prepend=-1) > 0  # rows are ascending
+        numbers, slot = t.row[is_first], np.cumsum(is_first) - 1
+        P = scipy.sparse.csr_array((t.coef, (slot, term)), shape=(len(numbers), len(first)))
+        parts.append((numbers, _signed_sums(rank_one, P, errors)))
+    if len(whole):
         assert rounding is not None
-        parts += _bound_matrices(constraints, resolved.whole, Z, rows, rounding)
+        parts += _bound_matrices(constraints, whole, Z, rows, rounding)
     return parts[0][1] if len(parts) == 1 else Stacked(parts)
+
+
+def distinct_terms(t: Terms) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the first terms with each squared norm, and for every term its place among them.
+
+    The comparisons of a point with its neighbours are made of few pairs of points.
+    """
+    a, b = t.a.astype(np.int64), np.where(t.sign == 0, t.a, t.b)
+    low, high = np.minimum(a, b), np.maximum(a, b)  # |z_a + s z_b| = |z_b + s z_a|
+    keys = (low * (high.max(initial=0) + 1) + high) * 4 + t.sign
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    return first, place
 
 
 def _rank_one_terms(
@@ -249,17 +294,23 @@ def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, error
     P.sum_duplicates()
     sums = SignedSums(base, P)
     gone = np.zeros(sums.c, dtype=bool)
+    squares = base.values_diagonal(None)
     for part, place in sums.blocks():
-        terms, coef = P.indices[place], P.data[place]
-        V, size = base.vectors(terms), np.abs(coef)
-        # |A|^2 = sum_st coef_s coef_t (v_s . v_t)^2 costs less than A; its own rounding is about 1e-16 natural^2
-        G = V @ V.transpose(0, 2, 1)
-        square = np.einsum("is,ist,it->i", coef, G * G, coef)
-        v = np.sqrt(np.einsum("isk,isk->is", V, V))
-        d = np.zeros_like(v) if errors is None else errors.lengths[terms]
+        size, v = np.abs(P.data[place]), np.sqrt(squares[P.indices[place]])
+        d = np.zeros_like(v) if errors is None else errors.lengths[P.indices[place]]
         natural = np.einsum("is,is->i", size, v * v)
         off = np.einsum("is,is->i", size, d * (2.0 * v + d))
-        small = np.flatnonzero(square <= 1e-12 * natural**2 + 4.0 * off**2)
+        bound = 1e-12 * natural**2 + 4.0 * off**2
+        # |A| >= 2 max_t |coef_t| |v_t|^2 - natural, the triangle inequality: most rows need no vectors
+        least = 2.0 * (size * v * v).max(axis=1) - natural
+        doubtful = np.flatnonzero((least <= 0) | (least * least <= 2.0 * bound))
+        part, place, size, bound = part[doubtful], place[doubtful], size[doubtful], bound[doubtful]
+        terms, coef = P.indices[place], P.data[place]
+        # |A|^2 = sum_st coef_s coef_t (v_s . v_t)^2 costs less than A; its own rounding is about 1e-16 natural^2
+        V = base.vectors(terms)
+        G = V @ V.transpose(0, 2, 1)
+        square = np.einsum("is,ist,it->i", coef, G * G, coef)
+        small = np.flatnonzero(square <= bound)
         for some in np.array_split(small, 1 + len(small) * base.r**2 // 2**22):
             if not len(some):
                 continue
@@ -319,10 +370,10 @@ def _bound_matrices(
 def row_errors(
     operator: Operator,
     constraints: Constraints,
+    terms: Terms,
     Z: np.ndarray,
     rows: np.ndarray | None,
     rounding: Rounding,
-    resolved: ResolvedRows,
     are_exact: bool,
     sizes: Callable[..., np.ndarray] | None = None,
 ) -> RowErrors | None:
@@ -330,7 +381,7 @@ def row_errors(
 
     Parameters
     ----------
-    operator, constraints, Z, rows, rounding, resolved
+    operator, constraints, terms, Z, rows, rounding
         What :func:`bind` returned, and its arguments.
     are_exact : bool
         Whether sums and differences of points are those of the data as given.
@@ -339,8 +390,8 @@ def row_errors(
         It returns the lengths of ``l F``, shape (k,), where l (r,) holds the sums of the absolute terms of the coordinates of
         ``x_a + sign x_b``.
     """
-    t, c = resolved.terms, operator.c
-    if are_exact and not len(resolved.whole):
+    t, c, whole = terms, operator.c, np.flatnonzero(constraints.is_whole)
+    if are_exact and not len(whole):
         return None
     squares, constant = np.zeros(c), np.zeros(c)
     is_zero = (operator.norms() == 0) & (constraints.bound != 0)  # 0 <= 0 holds
@@ -348,16 +399,20 @@ def row_errors(
     if len(t.row) and not are_exact:
         size = rounding.length[a] + np.abs(t.sign) * rounding.length[b]  # from before the points were centred
         if sizes is not None:
-            for part in blocks(len(a), Z.shape[1], 2**20):
-                short = sq_norms(Z[a[part]] + Z[b[part]] * t.sign[part, None]) <= (SHORT_DIFFERENCE * size[part]) ** 2
-                on = part.start + np.flatnonzero(short)  # formed from the data before they are mapped
-                size[on] = sizes(a[on], b[on], t.sign[on, None])
+            first, place = distinct_terms(t)
+            made = size[first]
+            for part in blocks(len(first), Z.shape[1], 2**20):
+                some = first[part]
+                short = sq_norms(Z[a[some]] + Z[b[some]] * t.sign[some, None]) <= (SHORT_DIFFERENCE * made[part]) ** 2
+                on = np.flatnonzero(short)  # formed from the data before they are mapped
+                made[part.start + on] = sizes(a[some[on]], b[some[on]], t.sign[some[on], None])
+            size = made[place]
         squares += np.bincount(t.row, np.abs(t.coef) * size**2, c)
         for row in np.unique(t.row[is_zero[t.row]]):
             on = np.flatnonzero(t.row == row)
             constant[row] = _size_of_sum(Z[a[on]] + t.sign[on, None] * Z[b[on]], t.coef[on], size[on])
     length = rounding.length
-    for row in resolved.whole:
+    for row in whole:
         C = constraints.matrix(row)
         if isinstance(C, LowRankMatrix):
             V = C.vectors if rows is None else C.vectors[rows]
@@ -374,7 +429,7 @@ def row_errors(
 
     def mapped(which: np.ndarray, F: np.ndarray) -> np.ndarray:
         on, pulled = np.flatnonzero(np.isin(t.row, which)), np.zeros(c)
-        pulled[resolved.whole] = np.inf
+        pulled[whole] = np.inf
         np.add.at(pulled, t.row[on], np.abs(t.coef[on]) * sizes(a[on], b[on], t.sign[on, None], F) ** 2)
         return np.sqrt(pulled[which])
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bregmat.base.checks import is_missing
 from bregmat.base.html import SUMMARY_COLUMNS
-from bregmat.plots._style import MARKERS, NEUTRAL, PAPER, Display, class_colors, plain, sample_rows, tidy
+from bregmat.plots._style import MARKERS, NEUTRAL, PAPER, class_colors, require_matplotlib, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ COLORS_SUFFICE = 7  # with more classes, their names are also written among the 
 
 
 @dataclass(eq=False, repr=False)
-class EmbeddingDisplay(Display):
+class EmbeddingDisplay:
     """First two principal components of the points before and after the learned map, coloured by label.
 
     Panels have equal units on both axes. A distance in the picture is the part of the (unsquared) distance along the two
@@ -111,7 +111,7 @@ class EmbeddingDisplay(Display):
         most_points = 2000
         before = before if hasattr(before, "shape") else np.asarray(before)
         n = before.shape[0]
-        rows = sample_rows(n, most_points)
+        rows = _sample_rows(n, most_points)
         before = _take_rows(before, rows)
         after = after(before) if callable(after) else _take_rows(after, rows)
         if y is not None:
@@ -131,7 +131,7 @@ class EmbeddingDisplay(Display):
     def plot(self, ax: Any = None) -> EmbeddingDisplay:
         """Draw; `ax` is one axes, which is divided, or one for each panel. Returns self."""
         names = [name for name in SUMMARY_COLUMNS if self._view(name)[0] is not None]
-        self.ax_ = self._panels(ax, (1, len(names)), (4.5 * len(names), 4.3))
+        self.ax_ = self._panels(ax, len(names))
         for panel, name in zip(self.ax_, names):
             self.plot_view(name, panel)
         if self.y is not None:
@@ -139,6 +139,29 @@ class EmbeddingDisplay(Display):
             scale = max(1.0, (30 / self._size) ** 0.5)
             self.ax_[-1].legend(*self.ax_[0].get_legend_handles_labels(), markerscale=scale, **place)
         return self
+
+    def _panels(self, ax: Any, n_panels: int) -> NDArray[Any]:
+        """Return an array of axes side by side, and store their figure.
+
+        These are the axes of a new figure if `ax` is None, the axes in `ax`, or the single axes `ax` divided.
+        """
+        axes = np.asarray(ax, dtype=object).ravel()
+        if ax is None:
+            require_matplotlib("a picture")
+            import matplotlib.pyplot as plt
+
+            size = 4.5 * n_panels, 4.3
+            axes = plt.subplots(1, n_panels, figsize=size, layout="constrained", squeeze=False)[1].ravel()
+        elif len(axes) == 1 < n_panels:
+            grid = axes[0].get_subplotspec()
+            if grid is None:
+                raise ValueError(f"ax was not made by subplots, so it cannot be divided; pass {n_panels} axes.")
+            axes[0].remove()
+            axes = grid.subgridspec(1, n_panels).subplots(squeeze=False).ravel()
+        elif len(axes) != n_panels:
+            raise ValueError(f"ax must be one axes or {n_panels} axes; got {len(axes)}.")
+        self.figure_ = axes[0].figure
+        return axes
 
     def plot_view(self, name: str, panel: Axes) -> None:
         """Draw one panel: `name` is "as given", "scaled" or "learned"."""
@@ -206,7 +229,21 @@ class EmbeddingDisplay(Display):
         if other.any():
             groups.append((None, f"{len(largest) - len(shown)} other classes", other, NEUTRAL, MARKERS[0]))
         colors = class_colors(len(shown))
-        return groups + [(label, plain(label, 24), y == label, colors[k], MARKERS[k]) for k, label in enumerate(shown)]
+        return groups + [(label, _plain(label, 24), y == label, colors[k], MARKERS[k]) for k, label in enumerate(shown)]
+
+
+def _sample_rows(n: int, max_rows: int) -> NDArray[np.int64]:
+    """Draw at most `max_rows` of the row numbers 0 ... n - 1, without replacement, in increasing order; always the same ones."""
+    if n <= max_rows:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(0).choice(n, size=max_rows, replace=False))
+
+
+def _plain(text: Any, max_length: int) -> str:
+    """Prepare text of a user for Matplotlib: shortened, not a formula, and not hidden from the legend by an underscore."""
+    text = " ".join(str(text).split())
+    text = text if len(text) <= max_length else text[: max_length - 1] + "…"
+    return ("\u200b" + text if text.startswith("_") else text).replace("$", r"\$")
 
 
 def _take_rows(X: Any, rows: NDArray[np.int64]) -> Any:

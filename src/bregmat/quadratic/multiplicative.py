@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregmat.base.checks import check_integer, check_share
+from bregmat.base.threads import on_one_blas_thread
 from bregmat.base.tolerances import EPS
-from bregmat.engine.loop import Outcome, RunLog, solve
-from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
+from bregmat.engine.loop import RunLog, repeat
+from bregmat.engine.status import ExitReason
+from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesState
 from bregmat.quadratic.splits import DenseSplit
 from bregmat.quadratic.updates import balanced_step, clamped_lower, step
 
@@ -54,47 +57,30 @@ class MultiplicativeUpdates:
     block: int | None = None
     max_iter: int = 10_000
     name: ClassVar[str] = "multiplicative"
-    works_on: ClassVar[str] = "objective"
 
     def __post_init__(self) -> None:
         check_integer("block", self.block, 1)
         check_integer("max_iter", self.max_iter, 1, optional=False)
         check_share("clamp", self.clamp, zero=True)
 
-    def check(self, problem: Any) -> None:
-        """Raise unless the problem is a :class:`SplitProgram`."""
-        if not isinstance(problem, SplitProgram):
-            raise TypeError(f"the multiplicative updates solve a SplitProgram; got {type(problem).__name__}.")
+    def init(self, problem: SplitProgram, start: np.ndarray | None) -> UpdatesState:
+        """The state at the caller's start with its zeros raised, or at the default start."""
         if self.block is not None and (problem.signs is not None or not isinstance(problem.split, DenseSplit)):
             raise TypeError(
                 "MultiplicativeUpdates(block=...) needs a program of nnqp without an equality; leave out block."
             )
-
-    def init(self, problem: SplitProgram, tol: float, start: np.ndarray | None) -> UpdatesState:
-        """The state at the caller's start with its zeros raised, or at the default start."""
         if start is None or not (self.clamp == 0 or np.any(start)):
-            return self._state(problem, _ones(problem), 0.0, tol=tol)
+            return self._state(problem, _ones(problem), 0.0, 0.0)
         v = np.clip(np.array(start, dtype=float), 0.0, problem.upper)
         total = 0.0 if problem.signs is None else float(problem.signs @ v)
         lifted = np.where(v == 0, np.minimum(problem.vanishing(v, self.clamp), problem.upper), v)
-        point = problem.at(problem.on_constraint(lifted, total))
-        return self._state(problem, point, 0.0, total=total, tol=tol)
+        return self._state(problem, problem.at(problem.on_constraint(lifted, total)), 0.0, total)
 
     def step(self, problem: SplitProgram, state: UpdatesState) -> UpdatesState:
         """Go to the update of the state's point."""
-        reached, total = problem.at(state.following), state.total
-        return self._state(problem, reached, state.multiplier, total=total, tol=state.tol, steps=state.steps + 1)
+        return self._state(problem, problem.at(state.following), state.multiplier, state.total)
 
-    def _state(
-        self,
-        problem: SplitProgram,
-        point: Point,
-        multiplier: float,
-        *,
-        total: float = 0.0,
-        tol: float = 0.0,
-        steps: int = 0,
-    ) -> UpdatesState:
+    def _state(self, problem: SplitProgram, point: Point, multiplier: float, total: float) -> UpdatesState:
         """The state at a point, with its update and the multiplier of this; ``multiplier`` is that of the previous update."""
         v, signs, diagonal, upper = point.v, problem.signs, problem.diagonal, problem.upper
         positive, negative = np.maximum(point.p, np.where(diagonal > 0, _TINY, 0.0)), point.q
@@ -119,22 +105,11 @@ class MultiplicativeUpdates:
         settled = np.where(v <= 2.0 * vanishing, 0.0, settled)
         scale = point.p + point.q + np.abs(problem.b) + (0.0 if signs is None else np.abs(multiplier * signs))
         residual = problem.violation(settled, problem.slope(point, multiplier), scale)
-        return UpdatesState(
-            point=point,
-            following=following,
-            multiplier=multiplier,
-            residual=residual,
-            objective=point.F,
-            stalled=np.array_equal(following, v),
-            finished=not problem.is_certified and residual <= tol,
-            total=total,
-            tol=tol,
-            steps=steps,
-        )
+        return UpdatesState(point=point, following=following, multiplier=multiplier, residual=residual, total=total)
 
     def _swept(self, problem: SplitProgram, v: np.ndarray, vanishing: np.ndarray) -> np.ndarray:
         """The point after an update of every block of variables in turn, each of the program in the block with the others fixed."""
-        assert isinstance(problem.split, DenseSplit)  # `check` refuses others
+        assert isinstance(problem.split, DenseSplit)  # `init` refuses others
         v = v.copy()
         for first in range(0, len(v), self.block or len(v)):
             S = slice(first, first + (self.block or len(v)))
@@ -146,22 +121,19 @@ class MultiplicativeUpdates:
             v[S] = step(v[S], b, positive=positive, negative=negative, lower=lower, upper=problem.upper[S])
         return v
 
-    def clamped(self, problem: SplitProgram, proof: UpdatesCertificate, tol: float) -> UpdatesCertificate:
-        """The certificate with clamped variables set to zero (footnote 2), unless the objective or the gap grows."""
-        state, point = proof.state, proof.state.point
+    def clamped(self, problem: SplitProgram, state: UpdatesState) -> UpdatesState:
+        """The state with clamped variables set to zero (footnote 2), unless the objective grows."""
+        point = state.point
         slope_at_zero = problem.slope(point, state.multiplier) - problem.diagonal * point.v
         gone = (point.v > 0) & (point.v <= 2.0 * problem.vanishing(point.v, self.clamp)) & (slope_at_zero >= 0)
         if not gone.any() or not np.isfinite(point.F):
-            return proof
+            return state
         v = problem.on_constraint(np.where(gone, 0.0, point.v), state.total)
         if not problem.keeps_total(v, state.total):
-            return proof
+            return state
         at = problem.at(v)
         rise = at.F - point.F
-        if not rise <= 4.0 * EPS * abs(point.F):
-            return proof
-        new = problem.certify(replace(state, point=at, objective=at.F))
-        return new if not problem.is_certified or new.gap <= max(proof.gap, tol) else proof
+        return replace(state, point=at) if rise <= 4.0 * EPS * abs(point.F) else state
 
 
 def _ones(problem: SplitProgram) -> Point:
@@ -184,27 +156,109 @@ def _ones(problem: SplitProgram) -> Point:
 
 
 # -------------------------------------------------------------------- runs
+Prove = Callable[[UpdatesState], Any]
+
+
+@dataclass(eq=False)
+class UpdatesRun:
+    """A run of the updates.
+
+    Attributes
+    ----------
+    problem : SplitProgram
+    settings : MultiplicativeUpdates
+    tol : float
+    state : UpdatesState
+    log : RunLog
+    prove : callable or None
+        Takes a state of the updates, and returns an object with ``objective``, ``dual_bound`` and the relative ``gap``.
+    proof : object or None
+        What ``prove`` has returned for ``state``.
+    ray : ndarray, shape (n,), or None
+        A direction along which F has no lower bound.
+    exit_reason : ExitReason
+    n_iter : int
+    """
+
+    problem: SplitProgram
+    settings: MultiplicativeUpdates
+    tol: float
+    state: UpdatesState
+    log: RunLog
+    prove: Prove | None = None
+    proof: Any = None
+    ray: np.ndarray | None = None
+    exit_reason: ExitReason = ExitReason.MAX_ITER
+    n_iter: int = 0
+
+    @property
+    def x(self) -> np.ndarray:
+        """The point, shape (n,), ``0 <= x <= upper``."""
+        return self.state.point.v
+
+    def measure(self, is_last: bool) -> dict[str, float]:
+        """F or the figures of a proof, with the optimality residual as the violation; of small programs few steps are proven."""
+        state, large = self.state, 300  # variables from which on a proof costs less than a pass over the matrix
+        self.proof = None
+        stride = 1 if self.problem.split.n >= large else 1 << max(self.n_iter.bit_length() - 7, 0)
+        is_due = self.n_iter % stride == 0 or is_last or state.is_stalled or self.log.callback is not None
+        figures = {"objective": state.point.F, "dual_bound": np.nan, "gap": np.nan, "violation": state.residual}
+        if self.prove is not None and is_due:
+            proof = self.proof = self.prove(state)
+            figures |= {"objective": proof.objective, "dual_bound": proof.dual_bound, "gap": proof.gap}
+        return figures
+
+    def ended(self) -> ExitReason | None:
+        """CERTIFICATE if F has no lower bound; TOLERANCE at the gap ``tol`` or, without proofs, at this residual."""
+        if self.ray is not None:
+            return ExitReason.CERTIFICATE
+        reached = self.state.residual if self.prove is None else np.inf if self.proof is None else self.proof.gap
+        if reached <= self.tol:
+            return ExitReason.TOLERANCE
+        return ExitReason.STALLED if self.state.is_stalled else None
+
+    def step(self) -> None:
+        """Go to the update of the point."""
+        following = self.settings.step(self.problem, self.state)
+        if not np.isfinite(following.point.F):
+            raise OverflowError
+        self.state, self.n_iter = following, self.n_iter + 1
+
+    def finish(self) -> None:
+        """Prove the last point, with clamped variables at zero unless the gap grows."""
+        if self.prove is not None and self.proof is None:
+            self.proof = self.prove(self.state)
+        clamped = self.settings.clamped(self.problem, self.state)
+        proof = None if self.prove is None or clamped is self.state else self.prove(clamped)
+        if proof is None or proof.gap <= max(self.proof.gap, self.tol):
+            self.state, self.proof = clamped, self.proof if proof is None else proof
+
+
+@on_one_blas_thread
 def run_updates(
     problem: SplitProgram,
     settings: MultiplicativeUpdates | None = None,
     x0: np.ndarray | None = None,
     *,
+    prove: Prove | None = None,
     tol: float = 1e-6,
     max_iter: int | None = None,
     log: RunLog | None = None,
-) -> Outcome:
+) -> UpdatesRun:
     """Run the updates (Sha 2002, eq. 3; bounds and sum constraint as in Sha 2007), then set clamped variables to zero.
-
-    If F has no lower bound, the status is UNBOUNDED, ``certificate.dual`` is the direction and ``conflict`` its variables.
 
     Parameters
     ----------
-    problem, settings, x0, tol, max_iter, log
-        Only the zeros of ``x0`` are changed (see ``clamp``). The default start is ones as in the paper, shrunk into the box and to a
-        zero sum, then scaled to the smallest objective. The run stops at the gap ``tol``, or for programs without one at this
-        optimality residual, which is the ``violation`` of the history.
+    problem, settings, prove, tol, max_iter, log
+        As in :class:`UpdatesRun`. The run stops at the gap ``tol``, or without ``prove`` at this optimality residual, which is the
+        ``violation`` of the history.
+    x0 : ndarray, shape (n,), optional
+        Only its zeros are changed (see ``clamp``). The default start is ones as in the paper, shrunk into the box and to a zero sum,
+        then scaled to the smallest objective.
     """
     settings, log = settings or MultiplicativeUpdates(), log or RunLog()
-    outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=x0, log=log)
     with np.errstate(all="ignore"):
-        return replace(outcome, certificate=settings.clamped(problem, outcome.certificate, tol))
+        run = UpdatesRun(problem, settings, tol, settings.init(problem, x0), log, prove, ray=problem.ray())
+        run.exit_reason, run.n_iter = repeat(run, settings.max_iter if max_iter is None else max_iter, log)
+        run.finish()
+    return run

@@ -132,23 +132,21 @@ def _run_updates(
     problem: QuadraticProgram, start: np.ndarray | None, request: Request, settings: MultiplicativeUpdates, log: RunLog
 ) -> Outcome:
     """The multiplicative updates, certified at every step; their last point is certified with more effort."""
-    proofs, signs = ProgramProofs(problem, is_rough=log.is_late()), problem.E[0] if problem.m else None
-    program = SplitProgram(DenseSplit(problem.A), problem.b, upper=problem.upper, signs=signs, prove=proofs)
+    signs = problem.E[0] if problem.m else None
+    proofs = ProgramProofs(problem, request.tol, is_rough=log.is_late())
+    program = SplitProgram(DenseSplit(problem.A), problem.b, upper=problem.upper, signs=signs)
     if problem.m and problem.rows is not None:  # a point on the row: the start, or ones, multiplied by factors
         total = float(problem.e[0])
         points = [np.minimum(1.0, 0.5 * problem.upper), problem.rows.point]
         points = [program.on_constraint(v, total) for v in ([] if start is None else [start]) + points]
         start = next((v for v in points if program.keeps_total(v, total)), problem.rows.point)
-    outcome = run_updates(program, settings, start, tol=request.tol, max_iter=request.max_iter, log=log)
-    name = outcome.solver
-    x = outcome.certificate.x
-    if outcome.status is Status.UNBOUNDED:
-        proof = replace(problem.unproven(x, lower=-np.inf), dual=outcome.certificate.dual)
-        unbounded = log.outcome(proof, request.tol, ExitReason.CERTIFICATE, name, outcome.n_iter)
-        return replace(unbounded, status=Status.UNBOUNDED)
-    multiplier = np.full(problem.m, outcome.certificate.state.multiplier)
-    end = Minimum(x, multiplier, tol=request.tol, directions=[x, *proofs.directions])
-    return log.outcome(problem.certify(end), request.tol, outcome.exit_reason, name, outcome.n_iter)
+    run = run_updates(program, settings, start, prove=proofs, tol=request.tol, max_iter=request.max_iter, log=log)
+    if run.ray is not None:
+        proof = replace(problem.unproven(run.x, lower=-np.inf), dual=run.ray)
+        return log.outcome(proof, request.tol, run.exit_reason, settings.name, run.n_iter, status=Status.UNBOUNDED)
+    multiplier = np.full(problem.m, run.state.multiplier)
+    end = Minimum(run.x, multiplier, tol=request.tol, directions=[run.x, *proofs.directions])
+    return log.outcome(problem.certify(end), request.tol, run.exit_reason, settings.name, run.n_iter)
 
 
 def result_of(outcome: Outcome, problem: QuadraticProgram) -> QPResult:

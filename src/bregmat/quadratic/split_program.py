@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 
 from bregmat.base.linalg import cholesky, cholesky_solve
 from bregmat.base.tolerances import EPS
-from bregmat.engine.loop import State
-from bregmat.engine.problem import Certificate, Problem, Proof
-from bregmat.engine.status import Status
 from bregmat.quadratic.certificate import Evidence, QPCertificate
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
@@ -30,8 +25,8 @@ class Point:
     F: float
 
 
-@dataclass(eq=False, kw_only=True)
-class UpdatesState(State):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UpdatesState:
     """A point, its update, the multiplier of the sum constraint, and the relative optimality residual."""
 
     point: Point
@@ -39,44 +34,16 @@ class UpdatesState(State):
     # of the sum constraint, with the gradient A x + b + multiplier signs: the intercept of a margin machine
     multiplier: float
     residual: float  # of `SplitProgram.violation`
-    objective: float
-    stalled: bool
-    finished: bool = False
-    signal: float = np.inf
-    steps: int = 0
     total: float = 0.0  # of the sum constraint
-    tol: float = 0.0
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class UpdatesCertificate(Certificate):
-    """A state of the updates and, if the program has a dual bound, the ``proof`` of its point."""
-
-    state: UpdatesState
-    proof: Any = None
 
     @property
-    def x(self) -> np.ndarray:
-        """The point, shape (n,), ``0 <= x <= upper``."""
-        return self.state.point.v
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.proof is None:
-            vars(self).update(gap=np.inf)
-        else:
-            vars(self).update(unit=self.proof.unit, gap=self.proof.gap)
-
-    def joined(self, new: Self) -> Self:
-        """The later certificate: F never rises."""
-        return new
+    def is_stalled(self) -> bool:
+        """Whether the update is the point itself."""
+        return np.array_equal(self.following, self.point.v)
 
 
-class SplitProgram(Problem):
+class SplitProgram:
     """``minimize F(v) = 1/2 v'Av + b'v`` over ``0 <= v <= upper``, ``signs'v = total``, with A given by a split.
-
-    Without ``prove`` nothing is proven about a point, and the updates end when the optimality residual is at most the tolerance. With
-    ``prove`` they end when the gap of the proof is at most the tolerance.
 
     Parameters
     ----------
@@ -87,13 +54,6 @@ class SplitProgram(Problem):
         Bounds >= 0, in the units of the variables.
     signs : ndarray, shape (n,), optional
         Coefficients of the sum constraint, +-1 for a margin machine; ``total`` is the sum of the start.
-    prove : callable, optional
-        Takes a state of the updates, and returns an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit.
-
-    Attributes
-    ----------
-    is_certified : bool
-        Whether the gap ends the run.
     """
 
     def __init__(
@@ -103,10 +63,8 @@ class SplitProgram(Problem):
         *,
         upper: np.ndarray | float | None = None,
         signs: np.ndarray | None = None,
-        prove: Callable[[UpdatesState], Any] | None = None,
     ) -> None:
         self.split, self.b = split, np.asarray(b, dtype=float)
-        self.prove, self.is_certified = prove, prove is not None
         self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
         self.signs = None if signs is None else np.asarray(signs, dtype=float)
         self.diagonal = np.maximum(split.diagonal, 0.0)
@@ -119,37 +77,8 @@ class SplitProgram(Problem):
         self.least = EPS * float((alone * self.length).max(initial=0.0))
         self.least_alone = EPS * float(alone.max(initial=0.0))
 
-    # ---------------------------------------------------------------- for the iteration loop
-    @property
-    def certifies_cheaply(self) -> bool:
-        """Without proofs a certificate says no more than an estimate."""
-        return self.is_certified
-
-    def is_due(self, state: UpdatesState, tol: float) -> bool:
-        """Whether to certify this step, if the gap ends the run: every one; of small programs the first, then fewer as steps go on."""
-        large = 300  # variables from which on a certificate costs less than a pass over the matrix
-        stride = 1 if self.split.n >= large else 1 << max(state.steps.bit_length() - 7, 0)
-        return self.is_certified and state.steps % stride == 0
-
-    def estimate(self, state: UpdatesState, works_on: str) -> dict[str, float]:
-        """F, with the optimality residual as the violation."""
-        return super().estimate(state, works_on) | {"violation": state.residual}
-
-    def certify(self, state: UpdatesState) -> UpdatesCertificate:
-        """The certificate of a state, with the proof of its point if there is one."""
-        F, proof = state.objective, None if self.prove is None else self.prove(state)
-        return UpdatesCertificate(
-            dual=self.slope(state.point, state.multiplier),
-            objective=F if proof is None else proof.objective,
-            dual_bound=-np.inf if proof is None else proof.dual_bound,
-            upper=F if proof is None else proof.objective,
-            max_violation=state.residual,
-            state=state,
-            proof=proof,
-        )
-
-    def proof_beforehand(self) -> Proof | None:
-        """A variable without curvature and upper bound along which F falls; under a sum constraint, a pair of such variables."""
+    def ray(self) -> np.ndarray | None:
+        """A direction, shape (n,), of one or two variables without curvature and upper bound, along which F falls; None if none exists."""
         free = (self.diagonal == 0) & np.isinf(self.upper)
         if self.signs is None:
             rows = np.flatnonzero(free & (self.b < 0))[:1]
@@ -163,9 +92,8 @@ class SplitProgram(Problem):
             return None
         ray = np.zeros(self.split.n)
         ray[rows] = 1.0 if self.signs is None else 1.0 / size[rows]
-        return Proof(ray, rows, Status.UNBOUNDED)
+        return ray
 
-    # ---------------------------------------------------------------- for the updates
     def at(self, v: np.ndarray) -> Point:
         """The point v with its products, by one pass over the matrix."""
         p, q = self.split.positive_negative(v)
@@ -203,11 +131,12 @@ class SplitProgram(Problem):
 class ProgramProofs:
     """Proofs of points of a quadratic program with at most one equality row, for the updates.
 
-    ``is_rough`` skips the factorisation for directions that improve the bound, because the time is up.
+    Gaps above ``tol`` are worth more effort. ``is_rough`` skips the factorisation for directions that improve the bound, because the
+    time is up.
     """
 
-    def __init__(self, problem: QuadraticProgram, *, is_rough: bool) -> None:
-        self.problem, root = problem, problem.root
+    def __init__(self, problem: QuadraticProgram, tol: float, *, is_rough: bool) -> None:
+        self.problem, self.tol, root = problem, tol, problem.root
         self.tried = np.inf  # residual at which a proof was last sought with more effort
         self.directions: list[np.ndarray] = []
         if (root > 0).all() and not is_rough:
@@ -222,9 +151,9 @@ class ProgramProofs:
         close = 1e-6  # optimality residual below which rounding may hide the proof
         multiplier = np.full(self.problem.m, state.multiplier)
         proof = self.proof(state.point, multiplier)
-        if not proof.gap <= state.tol and state.residual <= min(close, 0.25 * self.tried):
+        if not proof.gap <= self.tol and state.residual <= min(close, 0.25 * self.tried):
             self.tried = state.residual
-            end = Minimum(state.point.v, multiplier, tol=state.tol, directions=[state.point.v, *self.directions])
+            end = Minimum(state.point.v, multiplier, tol=self.tol, directions=[state.point.v, *self.directions])
             proof = min(proof, self.problem.certify(end), key=lambda proof: proof.gap)
         return proof
 

@@ -8,7 +8,6 @@ are combined in the order of their shards.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from bregmat.base.threads import single_thread_blas
 from bregmat.sharded.expressions import FAN_IN, Expression, fold, value_of
 from bregmat.sharded.local import MAX_CACHED, size_in_file
 from bregmat.sharded.shared_points import SHARED_POINTS
-from bregmat.sharded.sources import DaskPoints, ShardSource
+from bregmat.sharded.sources import ShardSource
 
 MAX_RELOADS = 8  # how often all shards are loaded again after workers died repeatedly on the same task
 
@@ -29,11 +28,6 @@ def is_client(executor: Any) -> bool:
     import distributed
 
     return isinstance(executor, distributed.Client)
-
-
-def computing_on(executor: Any) -> AbstractContextManager[Any]:
-    """Context in which ``compute`` of a Dask collection uses the executor, if that is a client."""
-    return executor.as_current() if is_client(executor) else nullcontext()
 
 
 # ---------------------------------------------------------------------- on the workers
@@ -110,8 +104,6 @@ class ClusterShards:
 
     def _load(self) -> None:
         settings, sources, points = self._given
-        if isinstance(points, DaskPoints) and settings.is_shared:  # computed once, for all workers
-            points = self.client.compute(points.array)
         # Data are sent as results of tasks. If they were scattered, the scheduler could not recover them from a dead worker.
         common = self._submit(_identity, settings), self._submit(_identity, points)
         firsts = np.cumsum([0, *(source.count for source in sources)])

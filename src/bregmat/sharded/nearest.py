@@ -19,12 +19,12 @@ from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
 from bregmat.engine.loop import Outcome, RunLog, solve
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.sharded.cluster import ClusterShards, computing_on, is_client
+from bregmat.sharded.cluster import ClusterShards, is_client
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, get_attribute
 from bregmat.sharded.local import LocalShards
 from bregmat.sharded.operators import ShardedLosses, ShardedOperator
 from bregmat.sharded.shard_rows import ShardRows, ShardSettings
-from bregmat.sharded.sources import DaskPoints, LazyPoints, ShardSource, is_collection, lazy_constraints
+from bregmat.sharded.sources import LazyPoints, ShardSource, lazy_constraints
 from bregmat.solvers.base import SOLVERS, Options
 from bregmat.solvers.sampled_newton import SampledNewton
 
@@ -55,8 +55,8 @@ def nearest_sharded(X: Any, constraints: Any, prior: Any, options: Options) -> M
 
     Parameters
     ----------
-    X : array-like, LazyPoints, or array or data frame of Dask
-    constraints : Constraints, LazyConstraints or data frame of Dask
+    X : array-like or LazyPoints
+    constraints : Constraints or LazyConstraints
     prior
         As in :func:`bregmat.nearest_metric`.
     options : Options
@@ -70,19 +70,19 @@ def nearest_sharded(X: Any, constraints: Any, prior: Any, options: Options) -> M
     if np.ndim(options.slack_weight):
         raise TypeError("slack_weight must be one number for sharded constraints; give each its own with weight.")
     check_executor(options.executor)
-    with computing_on(options.executor):
-        coordinates = sharded_coordinates(DaskPoints.of(X) if is_collection(X) else X, prior, options.divergence)
-        block_size = options.block_size or max(1, BLOCK // max(1, len(coordinates.t0)))
-        settings = ShardSettings.of(coordinates, options.divergence, options.loss, options.slack_weight, block_size)
-        shards = shards_on(options.executor, settings, rows.shards(block_size), coordinates.base)
-        return _solve(shards, settings, coordinates, options)
+    coordinates = sharded_coordinates(X, prior, options.divergence)
+    block_size = options.block_size or max(1, BLOCK // max(1, len(coordinates.t0)))
+    settings = ShardSettings.of(coordinates, options.divergence, options.loss, options.slack_weight, block_size)
+    shards = shards_on(options.executor, settings, rows.shards(block_size), coordinates.base)
+    return _solve(shards, settings, coordinates, options)
 
 
 def sharded_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
     """Coordinates of a metric on dense points; those of :class:`LazyPoints` are not read here."""
     if scipy.sparse.issparse(X):
         raise TypeError("X must be dense where constraints are sharded; got a sparse matrix.")
-    if not isinstance(X, LazyPoints):
+    is_lazy = isinstance(X, LazyPoints)
+    if not is_lazy:
         return metric_coordinates(as_points("X", X), prior, divergence)
     one_point = np.ones((1, X.shape[1]))
     return replace(metric_coordinates(one_point, prior, divergence), base=X, is_finite=False)

@@ -16,10 +16,9 @@ import numpy as np
 from bregmat.base.checks import check_finite, check_integer
 from bregmat.base.linalg import blocks, sq_norms
 from bregmat.base.tolerances import IDENTICAL
-from bregmat.sharded.cluster import computing_on
 from bregmat.sharded.expressions import SHARD, Expression
 from bregmat.sharded.nearest import BLOCK, check_executor, shards_on
-from bregmat.sharded.sources import DaskPoints, dense_points, is_collection, pieces_of, with_lengths
+from bregmat.sharded.sources import dense_points
 
 Combine = Callable[[Any, Any], Any]
 
@@ -37,10 +36,7 @@ class PointBlock:
 
 @dataclass(frozen=True, eq=False)
 class PointSource:
-    """Rows ``start`` to ``start + count - 1`` of points and their labels (:class:`bregmat.sharded.sources.ShardSource`).
-
-    X and y may be Delayed objects of Dask. Labels that are not Delayed are those of these rows alone.
-    """
+    """Rows ``start`` to ``start + count - 1`` of points, and the labels of these rows (:class:`bregmat.sharded.sources.ShardSource`)."""
 
     X: Any
     y: Any
@@ -50,14 +46,7 @@ class PointSource:
 
     def read(self) -> tuple[np.ndarray, np.ndarray | None]:
         """The points and the labels."""
-        part = slice(self.start, self.start + self.count)
-        X = (self.X.compute() if _is_delayed(self.X) else self.X)[part]
-        y = np.asarray(self.y.compute()[part]) if _is_delayed(self.y) else self.y
-        return np.array(X, dtype=float), y
-
-
-def _is_delayed(x: Any) -> bool:
-    return type(x).__module__.startswith("dask")
+        return np.array(self.X[self.start : self.start + self.count], dtype=float), self.y
 
 
 @dataclass(frozen=True)
@@ -88,28 +77,27 @@ class PointsInBlocks:
 
     Parameters
     ----------
-    X : array-like, LazyPoints, or array or data frame of Dask, shape (n, d)
-    y : array-like, or array or series of Dask, shape (n,), optional
+    X : array-like or LazyPoints, shape (n, d)
+    y : array-like, shape (n,), optional
         Labels; they stay with their points.
     executor : None, int or dask.distributed.Client
         As in :func:`bregmat.nearest_metric`.
     block_size : int, optional
-        Maximum number of rows of a block; larger blocks of Dask are cut.
+        Maximum number of rows of a block.
     """
 
     def __init__(self, X: Any, y: Any = None, executor: Any = None, block_size: int | None = None) -> None:
         check_integer("block_size", block_size, 1)
         check_executor(executor)
         self.executor = executor
-        with computing_on(executor):
-            self.source = dense_points(X)
-            self.shape: tuple[int, int] = tuple(self.source.shape)
-            n, d = self.shape
-            sources = _sources(self.source, y, block_size or max(1, BLOCK // max(1, d)))
+        self.source = dense_points(X)
+        self.shape: tuple[int, int] = tuple(self.source.shape)
+        n, d = self.shape
+        sources = _sources(self.source, y, block_size or max(1, BLOCK // max(1, d)))
         self.n_blocks = len(sources)
         self.shards = shards_on(executor, BlockSettings(), sources, None)
         self._n = n
-        self.example = _example(X, d)
+        self.example = np.arange(2.0 * d).reshape(2, d)  # what checks of scikit-learn look at
 
     def reduce(self, function: Callable[..., Any], *args: Any, combine: Combine = operator.add) -> Any:
         """``function(block, *args)`` of every block, combined in their order."""
@@ -144,41 +132,20 @@ class PointsInBlocks:
         return out
 
 
-def _example(X: Any, d: int) -> Any:
-    """Two rows of d columns, with the names of X if it is a data frame of Dask: what checks of scikit-learn look at."""
-    rows = np.arange(2.0 * d).reshape(2, d)
-    return type(X._meta)(rows, columns=X.columns) if is_collection(X) and hasattr(X, "columns") else rows
-
-
 def _sources(X: Any, y: Any, block_size: int) -> list[PointSource]:
-    """Sources of at most ``block_size`` rows, within the blocks of a Dask array."""
+    """Sources of at most ``block_size`` rows."""
     n = X.shape[0]
-    is_dask = isinstance(X, DaskPoints)
-    ends = np.cumsum([0, *X.array.chunks[0]]) if is_dask else np.array([0, n])
-    pieces = pieces_of(X.array) if is_dask else [X]
-    labels = _labels(y, X) if y is not None else None
+    labels = None if y is None else np.asarray(y)
+    if labels is not None and labels.shape != (n,):
+        raise ValueError(f"y must have one label per row of X ({n}); got shape {labels.shape}.")
     sources = []
-    for k, (piece, begin, end) in enumerate(zip(pieces, ends[:-1].tolist(), ends[1:].tolist())):
-        for first in range(begin, end, block_size):
-            count = min(block_size, end - first)
-            own = labels[k] if isinstance(labels, list) else None if labels is None else labels[first : first + count]
-            start = first - begin
-            if isinstance(piece, np.ndarray):  # send these rows only
-                piece_rows, start = piece[first : first + count], 0
-            else:
-                piece_rows = piece
-            sources.append(PointSource(piece_rows, own, start, count, f"rows {first} to {first + count - 1} of X"))
+    for start in range(0, n, block_size):
+        stop = min(start + block_size, n)
+        own = None if labels is None else labels[start:stop]
+        is_array = isinstance(X, np.ndarray)  # then only these rows are sent
+        rows, first = (X[start:stop], 0) if is_array else (X, start)
+        sources.append(PointSource(rows, own, first, stop - start, f"rows {start} to {stop - 1} of X"))
     return sources
-
-
-def _labels(y: Any, X: Any) -> Any:
-    """Labels as an array; as a list of Delayed objects, one for each block of X, if both are Dask's."""
-    y = with_lengths(y) if is_collection(y) else np.asarray(y)
-    if y.ndim != 1 or len(y) != X.shape[0]:
-        raise ValueError(f"y must have one label per row of X ({X.shape[0]}); got shape {y.shape}.")
-    if not is_collection(y):
-        return y
-    return pieces_of(y.rechunk((X.array.chunks[0],))) if isinstance(X, DaskPoints) else np.asarray(y.compute())
 
 
 def _select(block: PointBlock, numbers: np.ndarray) -> list[np.ndarray]:

@@ -108,17 +108,3 @@ def _senses(words: Callable[[str], Words], code: np.ndarray, here: list[Relation
     sense = np.where(sense == 2, default[code], sense)
     _check(sense == 2, "the sense is empty")
     return sense
-
-
-def constraints_of_frame(frame: Any) -> Constraints:
-    """Constraints from a data frame of pandas with row numbers of the data as samples."""
-
-    def words(name: str) -> Words:
-        column = frame[name].astype("category").cat
-        return np.asarray(column.codes), [str(word) for word in column.categories]
-
-    def numbers(name: str) -> np.ndarray:
-        values = frame[name].to_numpy()
-        return values if values.dtype.kind in "iuf" else values.astype(float)
-
-    return constraints_of(list(frame.columns), numbers, words)

@@ -152,12 +152,14 @@ def plan_of(
     if not is_warm and not problem.is_always_feasible and is_nearly_linear(problem):
         order = [order[1], order[0], *order[2:]]
     plan = []
-    for named, share in [*order, (dual, limit)]:  # the last one starts from the best dual weights so far
+    for named, share in order:
         try:
             named.check(problem)
         except TypeError:
             continue
         plan.append((named, min(share, limit)))
+    if any(named is dual for named, _ in plan):
+        return [*plan, (dual, limit)]  # which starts from the best dual weights so far
     return [*plan[:-1], (plan[-1][0], limit)]
 
 

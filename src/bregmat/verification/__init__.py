@@ -27,7 +27,6 @@ from bregmat.verification import (  # noqa: F401 - each registers its kinds of r
 )
 from bregmat.verification.extended import numbers
 from bregmat.verification.figures import MissingArguments, Verification, own_figures, recompute
-from bregmat.verification.saved import check_without_data
 
 __all__ = ["Verification", "verify"]
 
@@ -49,10 +48,10 @@ def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
         The points. Of a learner they take the place of those of ``fit``.
     **arguments
         All arguments of the call, by name, in place of the remembered ones: ``verify(result, prior=K, constraints=c)`` for
-        :func:`nearest_kernel`. A result from a model file or a pickle has no others: without them its figures are compared with each
-        other, and its point is checked as far as possible. Options that do not change the problem, such as
-        ``tol``, are ignored. For :class:`MarginSVC` they are ``kernel``, the kernel matrix, and ``signs``, the labels as +1 and -1, with
-        ``C``, ``sample_weight``, ``squared_hinge`` and ``intercept``.
+        :func:`nearest_kernel`. A result from a model file or a pickle has no others: without them its figures are only compared with each
+        other. Options that do not change the problem, such as ``tol``, are ignored. For :class:`MarginSVC` they are
+        ``kernel``, the kernel matrix, and ``signs``, the labels as +1 and -1, with ``C``, ``sample_weight``, ``squared_hinge`` and
+        ``intercept``.
 
     Returns
     -------
@@ -83,7 +82,6 @@ def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
     """
     if X is not None:
         arguments = {"X": X} | arguments
-    model = result
     if not isinstance(result, Result):
         result, arguments = _of_learner(result, arguments)
     if not isinstance(getattr(result, "dual", np.zeros(0)), np.ndarray):  # columns that stay with sharded rows
@@ -99,7 +97,6 @@ def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
     except MissingArguments as missing:
         if arguments:
             raise
-        check_without_data(result, model, report)
         report.unchecked.append(f"the call is not known, because model files and pickles contain no data: {missing}")
     return report
 

@@ -14,7 +14,6 @@ from bregmat_app.cli.options import (
     POINTS,
     TABLE,
     TABLES,
-    BlockOptions,
     ColumnOptions,
     CorrelationOptions,
     Encoding,
@@ -90,7 +89,6 @@ def learn(
     columns: ColumnOptions,
     output: LearnOutput,
     metric: MetricOptions,
-    blocks: BlockOptions,
     categorical: Annotated[
         Words,
         columns_option(
@@ -99,23 +97,9 @@ def learn(
     ] = None,
 ) -> None:
     """Learn a metric from points with labels, constraints, or both."""
-    from bregmat_app.cli.learning import learn_points, learn_sharded
+    from bregmat_app.cli.learning import learn_points
 
-    if blocks.points_file is None:
-        if (name := blocks.unused()) is not None:
-            raise fail(f"{name} needs --points FILE: constraints and points that stay in their files")
-        names = names_in(categorical)
-        raise typer.Exit(learn_points(points, columns, metric, output, constraints, names))
-    in_memory = {
-        "--constraints": constraints,
-        "--labels": columns.labels,
-        "--categorical": categorical,
-        "--report": output.report,
-        "--n-components": metric.n_components,
-    }
-    if given := [name for name, value in in_memory.items() if value is not None]:
-        raise fail(f"{given[0]} cannot be given with --points, where POINTS names the constraints")
-    raise typer.Exit(learn_sharded(points, blocks, metric, output))
+    raise typer.Exit(learn_points(points, columns, metric, output, constraints, names_in(categorical)))
 
 
 _PAIRS_FILE = """

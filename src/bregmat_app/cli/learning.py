@@ -15,8 +15,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.engine.result import SolverError
 from bregmat.estimators import MetricLearner
 from bregmat.from_labels.groups import NEED_CLASSES
-from bregmat.io import open_constraints, open_points, save
-from bregmat.nearest import nearest_metric
+from bregmat.io import save
 from bregmat.plots._style import require_matplotlib
 from bregmat_app.cli import show
 from bregmat_app.cli.learn_input import LearnInput, read_input
@@ -29,7 +28,7 @@ from bregmat_app.cli.measure import (
     pairs_in_order,
     scaled,
 )
-from bregmat_app.cli.options import BlockOptions, ColumnOptions, LearnOutput, MetricOptions, check_outputs, number_in
+from bregmat_app.cli.options import ColumnOptions, LearnOutput, MetricOptions, check_outputs
 from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, note, warn
 from bregmat_app.report import FoldScores, ReportData
 
@@ -321,29 +320,3 @@ def _write_report(
     assert settings.output.report is not None
     with bad_input():
         write_report(settings.output.report, data)
-
-
-def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, output: LearnOutput) -> int:
-    """Learn, write the model, print the certificate; the exit code. `pairs` is a file of constraints, or a folder of them."""
-    out = output.out
-    with bad_input():
-        if metric.prior not in ("auto", "identity"):
-            raise ValueError("--prior must be identity with --points")
-        metric.check_words()
-        given = "1" if metric.slack_weight == "auto" else metric.slack_weight
-        names = ("loss", "solver", "tol", "max_iter")
-        settings: dict[str, Any] = {name: getattr(metric, name) for name in names}
-        settings["slack_weight"] = number_in("--slack-weight", given, "a number or inf")
-        settings["divergence"] = "logdet" if metric.divergence == "auto" else metric.divergence
-        assert blocks.points_file is not None
-        X, rows = open_points(blocks.points_file), open_constraints(pairs)
-        with Progress(f"learning from {pairs.name}", output.quiet) as progress:
-            result = nearest_metric(X, rows, callback=progress, block_size=blocks.block_size, **settings)
-        if out is not None:
-            save(out, result)
-    console = show.stdout()
-    console.print(f"Metric learned from {rows.n_constraints:,} constraints of {pairs}", style="bold", soft_wrap=True)
-    console.print(show.certificate_table(result, more=[("slack weight", number(settings["slack_weight"]))]))
-    if out is not None:
-        show.wrote("model", out)
-    return show.exit_code(result)

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
-from sklearn.metrics import accuracy_score, normalized_mutual_info_score, r2_score
+from sklearn.metrics import accuracy_score, normalized_mutual_info_score, r2_score, roc_auc_score
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from bregmat.base.html import FEWER_MET, SummaryRow, number
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.linear_maps import inverse_deviations
-from bregmat.plots.pairs import share_ordered
 from bregmat_app.report import FoldScores
 from bregmat_app.report.data import TOLERANCE
 
@@ -76,12 +75,11 @@ def comparisons_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[
 
 def pairs_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[SummaryRow]:
     """Measure how often a similar pair is closer than a dissimilar one; no row without both kinds."""
-    if not (is_pair := rows.where("is_sq_distance")).any():
+    is_pair = rows.where("is_sq_distance") & (rows.sense != 0)
+    if len(np.unique(rows.sense[is_pair])) < 2:
         return []
     pairs = rows.select(is_pair)
-    before, among_scaled, after = (share_ordered(pairs.values(G), pairs.sense) for G in maps)
-    if not np.isfinite(before):
-        return []
+    before, among_scaled, after = (float(roc_auc_score(pairs.sense < 0, pairs.values(G))) for G in maps)
     return [("a similar pair is closer than a dissimilar one", before, among_scaled, after)]
 
 

@@ -13,7 +13,7 @@ from bregmat.io import Points, load, read_manifest, read_points, write_points
 from bregmat.io.points import MISSING, points_source
 from bregmat.io.tables import column_names
 from bregmat.online import MatrixExponentiatedGradient
-from bregmat.verification.saved import verify_saved
+from bregmat.verification import verify
 from bregmat_app.cli import show
 from bregmat_app.cli.learning import is_any_hard
 from bregmat_app.cli.points import advice_on_cells, encoded
@@ -127,8 +127,8 @@ def tables_about(model: Path) -> list[Table | str]:
     found: list[Table | str] = [show.name_value_table(rows, str(model)), ""]
     results = learner if isinstance(learner, Result) else getattr(learner, "result_", [])
     has_hard = is_any_hard(learner, learner.constraints_) if hasattr(learner, "constraints_") else None
-    for result, again in zip(results if isinstance(results, list) else [results], verify_saved(learner)):
-        found += [show.certificate_table(result, has_hard=has_hard), show.name_value_table(again.rows())]
+    for result in results if isinstance(results, list) else [results]:
+        found.append(show.certificate_table(result, has_hard=has_hard, more=verify(result).rows()))
     if hasattr(learner, "components_"):
         strengths = np.linalg.svd(learner.components_, compute_uv=False) ** 2
         found.append(show.name_value_table([show.eigenvalues(strengths)]))

@@ -41,7 +41,7 @@ flag = partial(option, None)  # takes no value
 columns_option = partial(option, "COLUMN,...")
 
 # parts of help pages below the common options
-TABLE, LEARNING, IN_FILES = "Columns and cells", "How to learn", "Larger than memory"
+TABLE, LEARNING = "Columns and cells", "How to learn"
 
 # types of options without a default
 Word = str | None
@@ -209,28 +209,6 @@ class MetricOptions:
         as_choice("--solver", self.solver, ("auto", *SOLVERS))
         if self.loss is not None:
             as_choice("--loss", self.loss, LOSSES)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlockOptions:
-    """Points and constraints that stay in their files."""
-
-    points_file: Annotated[
-        File,
-        file(
-            "Points (.npy) larger than memory; POINTS is then a folder of constraints.",
-            "--points",
-            panel=IN_FILES,
-        ),
-    ] = None
-    block_size: Annotated[
-        int | None,
-        number("With --points: constraints in memory at a time.", shown="2^25 numbers", min=1, panel=IN_FILES),
-    ] = None
-
-    def unused(self) -> str | None:
-        """The first option that was given although it needs ``--points``."""
-        return "--block-size" if self.points_file is None and self.block_size is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,18 +10,12 @@ import numpy as np
 from sklearn.base import clone
 
 from bregmat.base.html import FEWER_MET, SUMMARY_COLUMNS, measured, number
-from bregmat.plots import (
-    ComparisonDisplay,
-    ConvergenceDisplay,
-    EmbeddingDisplay,
-    PairDistanceDisplay,
-)
+from bregmat.plots import EmbeddingDisplay
 from bregmat.plots._style import MARKERS
 from bregmat_app.report.data import TOLERANCE, ReportData, counted
 from bregmat_app.report.pictures import picture
 
 WORST = 10
-WIDE = 4.8  # inches; legible at the width of a telephone
 
 _SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
 _MARKERS = dict(zip((*MARKERS, "."), "●■▲◆▼✚✖◀▶⬟•"))
@@ -60,11 +54,9 @@ def sections(data: ReportData) -> list[SimpleNamespace]:
     if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
         chosen: tuple[Any, ...] = (_conflict, _summary, _certificate, _learned)
     elif not np.isfinite(data.mapped).all():
-        chosen = (_summary, _certificate, _convergence, _learned)
+        chosen = (_summary, _certificate, _learned)
     else:
-        chosen = (
-            _summary, _embedding, _distances, _comparisons, _violations, _certificate, _convergence, _learned, _code,
-        )  # fmt: skip
+        chosen = (_summary, _embedding, _violations, _certificate, _learned, _code)
     return [section for make in chosen if (section := make(data)) is not None]
 
 
@@ -105,35 +97,6 @@ def _embedding(data: ReportData) -> SimpleNamespace:
     return _figure("embedding", "The points in two dimensions", pictures, caption, legend)
 
 
-def _distances(data: ReportData) -> SimpleNamespace | None:
-    if data.constraints is None or not data.constraints.where("is_sq_distance").any():
-        return None
-    svg, _ = picture(
-        lambda ax: PairDistanceDisplay.from_data(data.points, data.mapped, data.constraints, violation_tol=TOLERANCE, ax=ax),
-        name="distances", size=(WIDE, 4.2), alt="Squared distances of similar and dissimilar pairs before and after",
-    )  # fmt: skip
-    caption = (
-        "Squared distances of the constrained pairs. Similar pairs (≤) should lie left of their bound, "
-        "dissimilar pairs (≥) right of theirs. “Before” is the Euclidean distance of the points as given."
-    )
-    return _figure("distances", "Distances before and after", [svg], caption)
-
-
-def _comparisons(data: ReportData) -> SimpleNamespace | None:
-    c = data.constraints
-    if c is None or not (c.where("is_comparison") & (c.sense != 0)).any():
-        return None
-    svg, _ = picture(
-        lambda ax: ComparisonDisplay.from_data(data.points, data.mapped, c, scaled=data.scaled, violation_tol=TOLERANCE, ax=ax),
-        name="comparisons", size=(WIDE, 6.0), alt="How much farther pairs are that should be, as given, scaled and learned",
-    )  # fmt: skip
-    caption = (
-        "Each comparison asks that one pair of points be nearer than another. It holds right of 1; left of 1 the pair that should be "
-        "nearer is farther apart. Ratios of distances have no unit, so the three panels can be compared."
-    )
-    return _figure("comparisons", "Comparisons before and after", [svg], caption)
-
-
 def _violations(data: ReportData) -> SimpleNamespace | None:
     c = data.constraints
     if c is None:
@@ -164,27 +127,6 @@ def _violations(data: ReportData) -> SimpleNamespace | None:
 def _certificate(data: ReportData) -> SimpleNamespace:
     rows = data.result.certificate_rows(data.has_hard)
     return _section("certificate", "Certificate", proof=data.result.proof_text(), rows=rows)
-
-
-def _convergence(data: ReportData) -> SimpleNamespace:
-    history = data.result.history
-    if not len(history):
-        return _figure("convergence", "Convergence", [], "The solver kept no history.")
-    svg, display = picture(
-        lambda ax: ConvergenceDisplay.from_result(data.result, ax=ax),
-        name="convergence", size=(WIDE, 4.2), alt="Objective, proven lower bound, gap and violation by iteration",
-    )  # fmt: skip
-    caption = (
-        "The best objective and the best proven lower bound so far; if they are equal, no better matrix exists. "
-        "Below, their relative difference"
-        + (", and the largest relative violation of hard constraints." if "violation" in display.lines_ else ".")
-        + (
-            f" The last of {history[-1].stage} passes is drawn; each has its own constraints."
-            if history[-1].stage > 1
-            else ""
-        )
-    )
-    return _figure("convergence", "Convergence", [svg], caption)
 
 
 def _learned(data: ReportData) -> SimpleNamespace:

@@ -96,7 +96,7 @@ class RepairedMatrix(Result):
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class CorrelationResult(RepairedMatrix):
-    """The certified correlation matrix; ``ConvergenceDisplay.from_result`` draws its history.
+    """The certified correlation matrix.
 
     In addition to the attributes of :class:`bregmat.Result`:
 

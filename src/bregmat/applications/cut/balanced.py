@@ -8,13 +8,16 @@ from typing import Any, get_args
 from numpy.typing import ArrayLike
 
 from bregmat.applications.cut.graph import read_graph
-from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, BalancedCut
+from bregmat.applications.cut.lowrank import LowRank
+from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.result import CutResult
+from bregmat.applications.cut.search import SMALL, CutSearch
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits, generator
-from bregmat.engine.loop import RunLog, compose, returns_result, solve_sequence
+from bregmat.engine.loop import RunLog, compose, returns_result
 from bregmat.engine.status import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
 
+MAX_ITER = 200  # default limit on steps
 FALLBACK = 1500  # vertices up to which the central path is followed if the factor form stalls
 
 
@@ -114,13 +117,11 @@ def balanced_cut(
     check_integer("n_roundings", n_roundings, 0, optional=False)
     as_choice("solver", solver, get_args(CutSolverName))
     work = read_graph(graph, vertex_weights, target, fixed)
-    problem = BalancedCut(work, refine=refine, n_roundings=n_roundings, tol=tol, rng=generator(random_state))
+    search = CutSearch(work, refine=refine, n_roundings=n_roundings, tol=tol, rng=generator(random_state))
     is_small = solver == "central_path" or (solver == "auto" and work.size <= SMALL)
-    methods = [] if is_small else [LOW_RANK]
+    methods: list[type[CentralPath | LowRank]] = [] if is_small else [LowRank]
     if is_small or work.size <= FALLBACK:
-        methods.append(CENTRAL_PATH)
-    plan = [(method, method.max_iter if max_iter is None else int(max_iter)) for method in methods]
-    outcome = solve_sequence(problem, plan, tol=tol, log=log)
+        methods.append(CentralPath)
+    outcome = search.run(methods, MAX_ITER if max_iter is None else int(max_iter), log)
     labels = work.balance.labels(outcome.certificate.x)
-    name = outcome.solver if outcome.n_iter else "certificate of the cut"
-    return compose(CutResult, outcome, solver=name, labels=labels, imbalance=work.balance.imbalance(labels))
+    return compose(CutResult, outcome, labels=labels, imbalance=work.balance.imbalance(labels))

@@ -44,7 +44,7 @@ class LowRank:
         Whether the gradient has decreased enough since this was last true, so that a bound and cuts should be computed.
     """
 
-    proves_every_step = False
+    name, proves_every_step = "low rank", False
 
     def __init__(self, graph: Graph, rng: np.random.Generator) -> None:
         rank = 30  # number of columns at the start; solutions of large sparse graphs had ranks of 3 to 14

@@ -32,7 +32,7 @@ class CentralPath:
         Whether the last step reached a point of the path, so that its matrix should be rounded to cuts.
     """
 
-    coarse, proves_every_step = 1.0, True
+    name, coarse, proves_every_step = "central path", 1.0, True
 
     def __init__(self, graph: Graph, rng: np.random.Generator) -> None:
         self.graph, self.rng = graph, rng

@@ -15,7 +15,7 @@ from bregmat.engine.wording import Kind
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CutResult(Result):
-    """A balanced cut and a proven lower bound of all balanced cuts; ``ConvergenceDisplay.from_result`` draws its history.
+    """A balanced cut and a proven lower bound of all balanced cuts.
 
     In addition to the attributes of :class:`bregmat.Result`:
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
-from bregmat.engine.loop import RunLog, State, compose, returns_result, solve
-from bregmat.engine.problem import Certificate, Problem
+from bregmat.engine.loop import RunLog, compose, repeat, returns_result
+from bregmat.engine.problem import Certificate
 from bregmat.engine.result import Result
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind
@@ -74,7 +74,6 @@ def boost_hypotheses(
     >>> bool((np.sign(H @ result.weights) == y).all())
     True
     """
-    tol = 1e-300  # of the gap, so that the run only ends by its steps, or if no edge is positive
     y = as_column("y", y)
     bad = np.flatnonzero(np.abs(y) != 1)
     if len(bad):
@@ -90,32 +89,36 @@ def boost_hypotheses(
         if not w.any():
             raise ValueError("sample_weight must be somewhere positive; all are 0.")
     used = w > 0
-    problem = ExponentialLoss((H * y[:, None]).T[:, used], np.log(w[used] / w.sum()))
+    log_first = np.log(w[used] / w.sum())
     log = RunLog(callback, max_seconds)
-    outcome = solve(problem, AdaBoost(), tol=tol, max_iter=int(n_steps), log=log)
-    weights = outcome.certificate.dual
-    steps = {name: np.array(values) for name, values in outcome.state.steps.items()}
-    T = problem.log_first - weights @ problem.A
+    method = AdaBoost((H * y[:, None]).T[:, used], log_first)
+    reason, _ = repeat(method, int(n_steps), log)
+    tol = 1e-300  # of the gap, which does not end the run
+    outcome = log.outcome(
+        method.certificate(), tol, reason, "definite_boost", len(method.steps), by_own_rule=method.is_finished
+    )
+    T = log_first - method.weights @ method.A
     sample_weights = np.zeros(len(y))
     sample_weights[used] = np.exp(T - log_sum(T))
+    rows, steps, log_losses, log_bounds = np.array(method.steps).reshape(-1, 4).T
     return compose(
         BoostResult,
         outcome,
-        n_iter=len(steps["rows"]),
-        weights=weights,
+        weights=method.weights,
         sample_weight=sample_weights,
-        rows=steps["rows"].astype(int),
-        steps=steps["steps"],
-        loss=np.exp(steps["log_loss"]),
-        bound=np.exp(steps["log_bound"]),
+        rows=rows.astype(int),
+        steps=steps,
+        loss=np.exp(log_losses),
+        bound=np.exp(log_bounds),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class ExponentialLoss(Problem):
-    """``minimize sum_i w1_i exp(-margin_i)`` over weights of the hypotheses, ``margin = A' weights``; bounded below by 0.
+class AdaBoost:
+    """The hypothesis with the largest edge, and the step that minimises the bound of Theorem 4.1 (Tsuda 2004).
 
-    Attributes
+    It minimises the exponential loss ``sum_i w1_i exp(-margin_i)``, ``margin = A' weights``, which is bounded below by 0.
+
+    Parameters
     ----------
     A : ndarray or csr_array, shape (n, d)
         ``y_i H_ij``.
@@ -123,69 +126,43 @@ class ExponentialLoss(Problem):
         Logarithms of the first weights of the examples, w1.
     """
 
-    A: Any
-    log_first: np.ndarray
+    def __init__(self, A: Any, log_first: np.ndarray) -> None:
+        self.A, self.weights = A, np.zeros(A.shape[0])
+        self.log_terms, self.log_loss, self.log_bound = log_first, log_sum(log_first), 0.0
+        self.steps: list[
+            tuple[int, float, float, float]
+        ] = []  # hypothesis, step, and logarithms of the loss and its bound
+        self.is_finished = False  # whether no hypothesis has a positive edge
 
-    def certify(self, state: AdaBoostState) -> Certificate:
+    def certificate(self) -> Certificate:
         """The loss of the combination."""
-        return Certificate(dual=state.weights, objective=state.objective, upper=state.objective, dual_bound=0.0)
+        loss = float(np.exp(self.log_loss))
+        return Certificate(dual=self.weights, objective=loss, upper=loss, dual_bound=0.0)
 
-    def estimate(self, state: AdaBoostState, works_on: str) -> dict[str, float]:
-        """The loss is known at every step."""
-        return {"objective": state.objective, "dual_bound": 0.0, "violation": 0.0}
+    def measure(self, is_last: bool) -> dict[str, float]:
+        """The figures of the combination."""
+        return self.certificate().figures
 
+    def ended(self) -> ExitReason | None:
+        """TOLERANCE if no edge is positive."""
+        return ExitReason.TOLERANCE if self.is_finished else None
 
-@dataclass(frozen=True, eq=False)
-class AdaBoostState(State):
-    """Weights of the hypotheses, logarithms of the terms of the loss and of the loss, and a list of numbers per step."""
-
-    weights: np.ndarray
-    log_terms: np.ndarray
-    log_loss: float
-    steps: dict[str, list[float]]
-    finished: bool = False
-    stalled: bool = False
-    signal: float = np.inf  # so that only the last state is certified
-
-    @property
-    def objective(self) -> float:  # type: ignore[override]
-        """The exponential loss."""
-        return float(np.exp(self.log_loss))
-
-
-class AdaBoost:
-    """The hypothesis with the largest edge, and the step that minimises the bound of Theorem 4.1 (Tsuda 2004)."""
-
-    name: ClassVar[str] = "definite_boost"
-    works_on: ClassVar[str] = "objective"
-    max_iter: ClassVar[int] = 100
-
-    def check(self, problem: ExponentialLoss) -> None:
-        """Accept every problem."""
-
-    def init(self, problem: ExponentialLoss, tol: float, start: Any) -> AdaBoostState:
-        """No hypothesis has a weight."""
-        steps: dict[str, list[float]] = {name: [] for name in ("rows", "steps", "log_loss", "log_bound")}
-        log_loss = log_sum(problem.log_first)
-        return AdaBoostState(np.zeros(problem.A.shape[0]), problem.log_first, log_loss, steps)
-
-    def step(self, problem: ExponentialLoss, state: AdaBoostState) -> AdaBoostState:
-        """One step; the run is finished if no edge is positive."""
-        edges = problem.A @ np.exp(state.log_terms - state.log_loss)
+    def step(self) -> None:
+        """One step, if an edge is positive."""
+        edges = self.A @ np.exp(self.log_terms - self.log_loss)
         j = int(edges.argmax())
         r = min(float(edges[j]), 1.0)  # rounding may lift it above 1
-        if not r > 0.0:
-            return replace(state, finished=True)
+        self.is_finished = not r > 0.0
+        if self.is_finished:
+            return
         # log[(1 + r) / (1 - r)] / 2
         alpha = approximate_step(r, -1.0, 1.0)
-        weights, row = state.weights.copy(), problem.A[[j]]
-        weights[j] += alpha
-        log_terms = state.log_terms - alpha * (row if isinstance(row, np.ndarray) else row.toarray())[0]
-        log_loss = log_sum(log_terms)
-        bound = (state.steps["log_bound"] or [0.0])[-1] + log_step_bound(r, -1.0, 1.0, alpha)
-        for name, value in zip(state.steps, (j, alpha, log_loss, bound), strict=True):
-            state.steps[name].append(value)
-        return AdaBoostState(weights, log_terms, log_loss, state.steps)
+        row = self.A[[j]]
+        self.weights[j] += alpha
+        self.log_terms = self.log_terms - alpha * (row if isinstance(row, np.ndarray) else row.toarray())[0]
+        self.log_loss = log_sum(self.log_terms)
+        self.log_bound += log_step_bound(r, -1.0, 1.0, alpha)
+        self.steps.append((j, alpha, self.log_loss, self.log_bound))
 
 
 def _predictions(H: Any) -> Any:

@@ -27,7 +27,7 @@ SOLVERS: dict[str, Any] = {settings.name: settings for settings in VECTOR_SOLVER
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DistributionResult(Result):
-    """The certified vector and its proof; ``ConvergenceDisplay.from_result`` draws its history.
+    """The certified vector and its proof.
 
     In addition to the attributes of :class:`bregmat.Result`:
 

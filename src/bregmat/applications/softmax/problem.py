@@ -177,7 +177,7 @@ class SoftmaxGroups(Problem):
         W = iterate.matrix()
         values = self.scores.linear(W) + self.scores.constant
         loss, P, sizes = self.loss(values)
-        rounding = self._share * (sizes + iterate.value_size())
+        rounding = self._share * (sizes + iterate.sizes()[1])
         return ScoredMatrix(self, iterate, W, values, P, max(iterate.value(), 0.0) + loss, rounding)
 
     def dual_bound(self, P: np.ndarray) -> Bound:

@@ -1,9 +1,9 @@
-"""The balanced cut as a problem with proofs, and the solvers of its relaxation."""
+"""The search for a balanced cut: cuts, bounds, and the methods for the relaxation."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,9 +12,10 @@ from bregmat.applications.cut.lowrank import LowRank
 from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
-from bregmat.base.threads import seconds_left
-from bregmat.engine.loop import State
-from bregmat.engine.problem import Certificate, Problem
+from bregmat.base.threads import seconds_left, time_limit
+from bregmat.engine.loop import ENDED, Outcome, RunLog, repeat
+from bregmat.engine.problem import Certificate
+from bregmat.engine.status import ExitReason, Status
 
 SMALL = 400  # vertices up to which the central path is about as fast as the factor form, and more reliable
 EACH_TIME = 8  # random hyperplanes for each point that is rounded to cuts
@@ -27,29 +28,11 @@ class CutCertificate(Certificate):
     x: np.ndarray
     relaxation_bound: float
 
-    def joined(self, new: CutCertificate) -> CutCertificate:
-        """The later certificate, because the problem itself keeps the best cut and the best bound."""
-        return new
 
-
-@dataclass(eq=False)
-class CutState(State):
-    """The method of a relaxation, which is None before the first step; cuts and bounds are in the problem."""
-
-    method: CentralPath | LowRank | None = None
-    objective: float = np.nan
-    signal: float = 0.0  # so that certify is called at every step, which decides whether a proof is computed
-    stalled: bool = False
-    finished: bool = False
-    is_last: bool = False
-
-    def is_finite(self) -> bool:
-        """The methods themselves reject steps that overflow."""
-        return True
-
-
-class BalancedCut(Problem):
+class CutSearch:
     """``minimize z'Lz / 4 + base`` over vectors z of +1 and -1 with ``a'z = 0``; it keeps the best cut and the best bound.
+
+    The cuts of a random vector and of the Fiedler vector are found at once; then the solution of a relaxation is rounded to cuts.
 
     Parameters
     ----------
@@ -69,22 +52,40 @@ class BalancedCut(Problem):
         # L + diag(y) is diagonally dominant, which proves what each free vertex costs on the better side; 0 if none is fixed
         self.bound, self.dual = bound_of(graph, graph.size_of_row - graph.degree, 0.0)
         self.bound = max(self.bound, 0.0)
+        with np.errstate(all="ignore"):
+            self.best.offer(rng.normal(size=graph.size))
+            vector = fiedler(graph, rng)
+            for sign in (1.0, -1.0)[: 1 + graph.balance.n_terminal]:
+                self.best.offer(sign * vector)
 
-    def certify(self, state: CutState) -> CutCertificate:
-        """Compute the bound of the method's multipliers, and round its matrix to cuts."""
-        method, is_last = state.method, state.is_last
-        if method is None:
-            self.prove_by_cut()
-        elif method.is_new or method.proves_every_step or is_last:
-            # a proof may lose a fifth of the tolerance, in units of the sum of y
-            loss = 0.2 * 4.0 * self.tol * self.best.value / self.graph.scale
-            self.prove(method.y, method.level(loss, method.stalled or is_last))
-            state.finished = self.is_solved(method.value, method.coarse)
-            if state.finished or is_last:
-                self.round(method, self.n_roundings)
-                self.prove_by_cut()
-            elif method.is_new:
-                self.round(method, EACH_TIME)
+    def run(self, methods: Sequence[type[CentralPath | LowRank]], max_iter: int, log: RunLog) -> Outcome:
+        """Solve the relaxation by one method and, if that fails, by the next one.
+
+        Parameters
+        ----------
+        methods : sequence of type
+            In order.
+        max_iter : int
+            Limit on the steps of all methods together.
+        log : RunLog
+        """
+        names: list[str] = []
+        for make in methods:
+            self.make, self.is_stalled, self.is_solved = make, False, False
+            self.method: CentralPath | LowRank | None = None  # until the cuts that are known have been tested
+            names.append(make.name)
+            reason, n_iter = repeat(self, max_iter - log.before, log)
+            log.before += n_iter
+            if reason in ENDED or log.before >= max_iter:
+                break
+        if reason in (ExitReason.TIME, ExitReason.INTERRUPTED):
+            with np.errstate(all="ignore"), time_limit(0.0 if reason is ExitReason.TIME else np.inf):
+                self.measure(reason is ExitReason.TIME)
+        name = " + ".join(names) if log.before else "certificate of the cut"
+        return log.outcome(self.certificate(), self.tol, reason, name, log.before, by_own_rule=True)
+
+    def certificate(self) -> CutCertificate:
+        """The best cut and the best bound."""
         value = self.best.value
         return CutCertificate(
             x=self.best.x,
@@ -96,10 +97,39 @@ class BalancedCut(Problem):
             size=value if value > 0 else 1.0,  # the unit of the gap is the cut, because weights have no natural size
         )
 
-    def conclude(self, state: CutState) -> None:
-        """Let the next certificate compute the best bound, and use all hyperplanes that are left."""
-        state.is_last = True
+    # ------------------------------------------------------------------ one method
+    def measure(self, is_last: bool) -> dict[str, float]:
+        """Compute the bound of the method's multipliers, and round its matrix to cuts; at the end, by all hyperplanes that are left."""
+        method, is_last = self.method, is_last or self.is_stalled
+        if method is None:
+            self.prove_by_cut()
+        elif method.is_new or method.proves_every_step or is_last:
+            # a proof may lose a fifth of the tolerance, in units of the sum of y
+            loss = 0.2 * 4.0 * self.tol * self.best.value / self.graph.scale
+            self.prove(method.y, method.level(loss, method.stalled or is_last))
+            self.is_solved = self._is_solved(method.value, method.coarse)
+            if self.is_solved or is_last:
+                self.round(method, self.n_roundings)
+                self.prove_by_cut()
+            elif method.is_new:
+                self.round(method, EACH_TIME)
+        return self.certificate().figures
 
+    def ended(self) -> ExitReason | None:
+        """TOLERANCE if the cut is proven optimal, or the relaxation is solved."""
+        if self.is_solved or self.certificate().status(self.tol) is Status.OPTIMAL:
+            return ExitReason.TOLERANCE
+        return ExitReason.STALLED if self.is_stalled else None
+
+    def step(self) -> None:
+        """One step of the method, which is constructed first."""
+        if self.method is None:
+            self.method = self.make(self.graph, self.rng)
+        self.is_stalled = self.method.stalled
+        if not self.is_stalled:
+            self.method.step()
+
+    # ------------------------------------------------------------------ cuts and bounds
     def round(self, method: CentralPath | LowRank, times: int) -> None:
         """Cut by up to ``times`` random hyperplanes, until the bound is reached, none are left or the time is over."""
         for _ in range(min(times, self.n_roundings)):
@@ -135,7 +165,7 @@ class BalancedCut(Problem):
         if self.graph.size <= SMALL or smallest(self.graph, y, self.rng, lambda ritz: ritz < level) >= level:
             self.prove(y, is_above(self.graph, y, level))
 
-    def is_solved(self, value: float, coarse: float) -> bool:
+    def _is_solved(self, value: float, coarse: float) -> bool:
         """Whether the relaxation cannot raise the bound by more than the tolerance, or to the next possible weight."""
         value = self.graph.total(value)
         if value == np.inf:
@@ -143,46 +173,3 @@ class BalancedCut(Problem):
         if value - self.bound <= coarse * self.tol * self.best.value:
             return True
         return self.graph.step > 0 and self.graph.round_up(value) <= self.graph.round_up(self.bound)
-
-
-@dataclass(frozen=True)
-class RelaxationSolver:
-    """A method for the semidefinite relaxation, after the cuts of a random vector and of the Fiedler vector.
-
-    Parameters
-    ----------
-    name : str
-    method : type
-        :class:`CentralPath` or :class:`LowRank`, which starts at its first point.
-    """
-
-    name: str
-    method: type[CentralPath | LowRank]
-    works_on: ClassVar[str] = "objective"
-    max_iter: ClassVar[int] = 200
-
-    def check(self, problem: BalancedCut) -> None:
-        """Accept every balanced cut."""
-
-    def init(self, problem: BalancedCut, tol: float, start: Any) -> CutState:
-        """The cuts of a random vector and of the Fiedler vector, unless an earlier run has found them; the method is constructed later."""
-        if problem.best.value == np.inf:
-            problem.best.offer(problem.rng.normal(size=problem.graph.size))
-            vector = fiedler(problem.graph, problem.rng)
-            for sign in (1.0, -1.0)[: 1 + problem.graph.balance.n_terminal]:
-                problem.best.offer(sign * vector)
-        return CutState()
-
-    def step(self, problem: BalancedCut, state: CutState) -> CutState:
-        """One step of the method."""
-        if state.method is None:
-            state.method = self.method(problem.graph, problem.rng)
-        elif state.method.stalled:
-            state.stalled = True
-            return state
-        state.method.step()
-        return state
-
-
-CENTRAL_PATH = RelaxationSolver("central path", CentralPath)
-LOW_RANK = RelaxationSolver("low rank", LowRank)
