@@ -147,44 +147,88 @@ def twin_cap(w, m):
     raise AssertionError
 
 
-class MatrixProblem:
-    """``minimise D(W, W0) + sum gamma_i d(tr(A_i W), b_i)`` in an orthonormal basis V of the range of W0: ``W = V M V'``.
+def long_svd(G):
+    """Left singular vectors (n, k) and singular values of a matrix in extended precision, also tiny ones, by Jacobi rotations."""
+    Q = np.linalg.svd(G, full_matrices=False)[2].T.astype(np.longdouble)
+    for _ in range(2):  # orthogonal to the last digits
+        Q = Q @ (3 * np.eye(Q.shape[1]) - Q.T @ Q) / 2
+    B = G.astype(np.longdouble) @ Q
+    for _ in range(20):
+        turned = False
+        for p, q in itertools.combinations(range(B.shape[1]), 2):
+            a, b, c = B[:, p] @ B[:, p], B[:, q] @ B[:, q], B[:, p] @ B[:, q]
+            if abs(c) > 1e-18 * np.sqrt(a * b):
+                turned, z = True, (b - a) / (2 * c)
+                t = (1 if z >= 0 else -1) / (abs(z) + np.sqrt(1 + z * z))
+                B[:, p], B[:, q] = (
+                    (B[:, p] - t * B[:, q]) / np.sqrt(1 + t * t),
+                    (B[:, q] + t * B[:, p]) / np.sqrt(1 + t * t),
+                )
+        if not turned:
+            break
+    sigma = np.sqrt((B * B).sum(axis=0))
+    return B / np.where(sigma > 0, sigma, 1), sigma
 
-    Written from the papers, without the code of the library, for judges of its results. ``is_judged`` is False where float64 tells
-    nothing: ill-conditioned priors, and rows of very different sizes.
+
+class MatrixProblem:
+    """``minimise D(W, W0) + sum gamma_i d(tr(A_i W), b_i)`` in a basis V of the range of W0: ``W = V M V'``.
+
+    The basis is orthonormal, or, for LogDet beside a prior with small eigenvalues, the one in which the prior is the identity, from
+    extended precision. Written from the papers, without the code of the library, for judges of its results. ``is_judged`` is False
+    where float64 tells nothing: other ill-conditioned priors, and rows of very different sizes.
     """
 
     def __init__(self, arguments):
         prior, X, rows = arguments.get("prior"), arguments.get("X"), arguments["constraints"]
         self.name, self.is_metric, self.sense = arguments["divergence"], X is not None, rows.sense
-        A = row_matrices(rows, len(X if self.is_metric else getattr(prior, "G0", prior)))
-        lengths = np.linalg.norm(X, axis=1) if self.is_metric else np.ones(A.shape[1])
-        self.sizes = np.einsum("cij,i,j->c", np.abs(A), lengths, lengths) + 1e-300  # before differences cancel
-        A = np.einsum("ki,ckl,lj->cij", X, A, X, optimize=True) if self.is_metric else A
-        if hasattr(prior, "G0"):
+        C = row_matrices(rows, len(X if self.is_metric else getattr(prior, "G0", prior)))
+        points = X if self.is_metric else np.eye(C.shape[1])
+        is_factor = hasattr(prior, "G0")
+        if is_factor:
             V, l, _ = np.linalg.svd(prior.G0, full_matrices=False)
             l = l**2
         else:
-            l, V = np.linalg.eigh(np.eye(A.shape[1]) if prior is None else prior)
+            l, V = np.linalg.eigh(np.eye(points.shape[1]) if prior is None else prior)
         keep = l > 1e-12 * l.max()
         is_whole = self.name != "frobenius" or keep.all()
-        if hasattr(prior, "G0"):  # whose range is exact: a short direction is part of it, unless it is rounding
+        if is_factor:  # whose range is exact: a short direction is part of it, unless it is rounding
             is_whole &= (keep | (l <= 1e-28 * l.max())).all()
-        self.l, self.V = l[keep], V[:, keep]
-        self.A = np.einsum("ki,ckl,lj->cij", self.V, A, self.V, optimize=True)
+        # eigenvalues near the cut may count as 0 here and not there
+        is_even = not ((l > 1e-14 * l.max()) & (l < 1e-8 * l.max())).any()
+        self.l, self.V, self.inverse, self.rounding = l[keep], V[:, keep], V[:, keep].T, np.zeros(keep.sum())
+        if self.name == "logdet" and not (is_even and is_whole):
+            is_even = is_whole = self._take_identity(prior.G0 if is_factor else prior, is_factor)
+        lengths = np.linalg.norm(X, axis=1) if self.is_metric else np.ones(C.shape[1])
+        if self.V.dtype == np.longdouble:
+            lengths = np.linalg.norm((points @ self.V).astype(float), axis=1)
+        self.sizes = np.einsum("cij,i,j->c", np.abs(C), lengths, lengths) + 1e-300  # before differences cancel
+        Z = points @ self.V
+        self.A = np.array([Z.T @ one @ Z for one in C]).astype(float)
         self.b, gamma = rows.bound, np.broadcast_to(arguments["slack_weight"], rows.n_constraints) * rows.weight
         self.hard, self.gamma = np.isinf(gamma), gamma
         self.loss = getattr(arguments.get("loss"), "name", None)
         self.two_sided = (self.sense == 0) | (~self.hard & (self.loss == "squared"))  # regression counts both sides
         clear = np.abs(self.b) > 1e-8 * self.sizes * self.l.max()
-        # eigenvalues near the cut may count as 0 here and not there
-        is_even = not ((l > 1e-14 * l.max()) & (l < 1e-8 * l.max())).any() and self.sizes.max() < 1e6 * self.sizes.min()
+        is_even &= self.V.dtype == np.longdouble or self.sizes.max() < 1e6 * self.sizes.min()
         self.is_judged = bool(is_whole and is_even and (clear | self.hard & (self.b == 0)).all())
 
-    def of(self, W):
-        """M and the length of what is outside of the range."""
-        M = self.V.T @ W @ self.V
-        return M, float(np.linalg.norm(W - self.V @ M @ self.V.T))
+    def _take_identity(self, prior, is_factor):
+        """Take V with ``W0 = V V'`` from extended precision; return whether the rank of the prior is beyond doubt."""
+        U, sigma = long_svd(prior)
+        share = sigma / sigma.max()
+        # short directions of a factor are exact; eigenvalues of a kernel or metric below 1e-12 of the largest count as 0
+        root, cut, doubt = (sigma, 1e-14, 1e2) if is_factor else (np.sqrt(sigma), 1e-12, 1.25)
+        keep = share > cut
+        self.V, self.inverse, self.l = U[:, keep] * root[keep], (U[:, keep] / root[keep]).T, np.ones(keep.sum())
+        # the last digits of a prior, in units of its eigenvalues; a factor is exact
+        self.rounding = np.sqrt((not is_factor) * 8 * np.finfo(float).eps / share[keep]).astype(float)
+        return not ((share > cut / doubt) & (share < cut * doubt)).any()
+
+    def of(self, F):
+        """M of the matrix ``F F'``, and the length of what is outside of the range, relative to F."""
+        Y = self.inverse @ F
+        outside = np.linalg.norm((F - self.V @ Y).astype(float)) / (np.linalg.norm(F) or 1.0)
+        return (Y @ Y.T).astype(float), float(outside)
 
     def slack(self, i):
         """Loss and inverse slope of a soft row: weight, scale of values, and the two functions."""
@@ -216,9 +260,9 @@ class MatrixProblem:
             total += np.ptp([loss for loss in losses if np.isfinite(loss)] or [0.0])
         return float(total)
 
-    def objective_of(self, W):
-        """The primal value of the part of a matrix in the range; inf where a hard row is missed."""
-        M, _ = self.of(W)
+    def objective_of(self, F):
+        """The primal value of the part of a matrix ``F F'`` in the range; inf where a hard row is missed."""
+        M, _ = self.of(F)
         missed = self.excess(np.einsum("cij,ij->c", self.A, M)) > 1e-9 * np.abs(
             self.b
         ) + 1e-12 * self.sizes * np.linalg.norm(M)
@@ -271,15 +315,16 @@ def what_is_wrong(arguments, result):
         return (
             None if problem.is_contradiction(result.dual) else "INFEASIBLE, but the dual weights prove no contradiction"
         )
-    M, outside = problem.of(result.metric() if problem.is_metric else result.kernel())
+    M, outside = problem.of(result.B if problem.is_metric else result.factor)
     size = float(np.linalg.norm(M)) + float(problem.l.max())
-    if outside > 1e-6 * size or np.linalg.eigvalsh(M)[0] < -1e-8 * size:
-        return f"{result.status}, but the matrix is {outside:.2g} outside of the range, or not positive semidefinite"
+    if outside > 1e-6:
+        return f"{result.status}, but the matrix is {outside:.2g} of itself outside of the range"
     p = np.einsum("cij,ij->c", problem.A, M)
     missed = problem.excess(p)[problem.hard] - (1e-8 * np.abs(problem.b) + 1e-12 * problem.sizes * size)[problem.hard]
     if result.status in ("OPTIMAL", "FEASIBLE") and missed.max(initial=0.0) > 0:
         return f"{result.status}, but a hard row is missed by {missed.max():.2g}"
     room = 1e-6 * max(abs(result.objective), result.unit, np.sum(problem.l if problem.name == "vonneumann" else 1e-8))
+    room += problem.rounding @ np.abs(M - np.diag(problem.l)) @ problem.rounding
     if abs(problem.objective(M) - result.objective) > room + problem.objective_rounding(M, size):
         return f"the objective is {result.objective:.9g}, by the formulas {problem.objective(M):.9g}"
     bound = problem.dual_bound(result.dual)

@@ -1,4 +1,4 @@
-"""Random streams of every kind for the matrix exponentiated gradient learner, the learner in NumPy, and a loss as a user would write it."""
+"""Random streams of every kind for the matrix exponentiated gradient learner, the learner in NumPy, and losses of a user's own."""
 
 import numpy as np
 
@@ -60,6 +60,56 @@ def twin_trials(X, y, W1, eta, slope=lambda p, y: 2.0 * (p - y)):
         H = H - eta * slope(predictions[-1], label) * A
     W = function(H - np.linalg.eigvalsh(H)[-1] * np.eye(len(H)), np.exp)
     return np.array(predictions), W * (np.trace(W1).real / np.trace(W).real)
+
+
+class Absolute:
+    """``|p - y|``; its derivative at ``p = y`` is taken as 0."""
+
+    def value(self, prediction, label):
+        return np.abs(prediction - label)
+
+    def derivative(self, prediction, label):
+        return np.sign(prediction - label)
+
+
+class Logistic:
+    """``log(1 + exp(-y (p - threshold)))`` for labels -1 and 1."""
+
+    threshold = 0.2
+
+    def value(self, prediction, label):
+        return np.logaddexp(0.0, -label * (prediction - self.threshold))
+
+    def derivative(self, prediction, label):
+        return -label / (1.0 + np.exp(label * (prediction - self.threshold)))
+
+
+class ForwardEntropic:
+    """``p log(p / y) + (1 - p) log((1 - p) / (1 - y))`` (Tsuda 2004, footnote 3); p and y are clipped to [floor, 1 - floor]."""
+
+    floor = 1e-9
+
+    def _clipped(self, prediction, label):
+        return np.clip([prediction, label], self.floor, 1.0 - self.floor)
+
+    def value(self, prediction, label):
+        p, y = self._clipped(prediction, label)
+        return p * np.log(p / y) + (1.0 - p) * np.log((1.0 - p) / (1.0 - y))
+
+    def derivative(self, prediction, label):
+        p, y = self._clipped(prediction, label)
+        return np.log(p / y) - np.log((1.0 - p) / (1.0 - y))
+
+
+class Entropic(ForwardEntropic):
+    """The relative entropy of the label to the prediction."""
+
+    def value(self, prediction, label):
+        return super().value(label, prediction)
+
+    def derivative(self, prediction, label):
+        p, y = self._clipped(prediction, label)
+        return (1.0 - y) / (1.0 - p) - y / p
 
 
 class Own:

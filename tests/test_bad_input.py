@@ -544,7 +544,6 @@ def public_calls():
         "factors",
         "of_columns",
         "renumbered",
-        "resolved",
         "touched",
         "usual_slack_weight",
         "where",

@@ -191,6 +191,13 @@ def test_factor_prior_is_the_same_problem_as_its_kernel(D, rng):
 
 
 # ---------------------------------------------------------------- span of the touched rows
+def test_touched_samples_are_among_the_points():
+    rows = Constraints.sq_distance([0, 5], [1, 2], 1.0, "<=")
+    assert rows.touched(6).tolist() == [0, 1, 2, 5]
+    with pytest.raises(ValueError, match=r"samples up to 5 but the data has 5 rows .*constraint 1"):
+        rows.touched(5)
+
+
 @pytest.mark.parametrize("kind", ["few points", "few pairs", "sparse", "similarities"])
 @pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
 def test_span_is_the_same_problem(D, kind, rng, monkeypatch):

@@ -10,9 +10,10 @@ from scipy.linalg import expm, logm
 from scipy.optimize import brentq, minimize_scalar
 
 from bregmat import Constraints, DefiniteBoost
-from bregmat.online import ForwardEntropicLoss, MatrixExponentiatedGradient
+from bregmat.online import MatrixExponentiatedGradient
 from cases import watch
 from formulas import matrix_divergence, positive, symmetric, well_conditioned
+from gradient_streams import Entropic, ForwardEntropic
 
 FINE = 1e-13  # the zero finder's relative accuracy
 
@@ -137,10 +138,10 @@ def test_tsuda_footnote_3(tau, rng):
         W, C, _, alpha, new, _ = first_step(rng, "approximate", tau)
         values = np.linalg.eigvalsh(C)
         low, width = values[0], values[-1] - values[0]
-        learner = MatrixExponentiatedGradient(prior=W, eta=1.0, loss=ForwardEntropicLoss(1e-9), instances="matrices")
+        learner = MatrixExponentiatedGradient(prior=W, eta=1.0, loss=ForwardEntropic(), instances="matrices")
         learner.learn_one((C - low * np.eye(len(C))) / width, -low / width)
         assert np.allclose(learner.matrix(), new, rtol=0, atol=1e-11)
-        reverse = MatrixExponentiatedGradient(prior=W, eta=1.0, loss="entropic", instances="matrices")
+        reverse = MatrixExponentiatedGradient(prior=W, eta=1.0, loss=Entropic(), instances="matrices")
         reverse.learn_one((C - low * np.eye(len(C))) / width, -low / width)
         assert np.abs(reverse.matrix() - new).max() > 1e-4
 

@@ -67,7 +67,7 @@ def test_thirty_answers_undo_contradiction_export(own_demo, browser, tmp_path):
         browser, "#progress"
     )
     words = text(browser, "#agreement").split()
-    assert float(words[-2]) > 0.8 > float(words[-1])  # NMI of these answers, and of random pairs
+    assert float(words[-1]) > 0.8  # NMI
     assert "(30)" in text(browser, "#answers-title") and "OPTIMAL" in text(browser, "#status")
     assert text(browser, "#features").count("×") >= 5
 

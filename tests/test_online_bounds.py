@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bregmat import Constraints, nearest_kernel
-from bregmat.online import MatrixExponentiatedGradient, SpectralSpreadWarning, UnreachableLabelWarning
+from bregmat.online import MatrixExponentiatedGradient, SpectralSpreadWarning, SquaredLoss, UnreachableLabelWarning
+from gradient_streams import Absolute, ForwardEntropic, Logistic
 from states import saved_and_loaded
 
 ROUNDING = 1e-11  # both sides of an inequality are sums of a few d x d products of numbers of order 1
@@ -149,7 +150,7 @@ def test_lemma_32_on_200_streams(rng, part):
 
 @pytest.mark.parametrize(
     ("loss", "eta"),
-    [("absolute", 0.05), ("logistic", 0.3), ("entropic", 0.05), ("forward_entropic", 0.05), ("squared", 0.2)],
+    [(Absolute(), 0.05), (Logistic(), 0.3), (ForwardEntropic(), 0.05), (SquaredLoss(), 0.2)],
 )
 def test_bound_of_other_convex_losses(rng, loss, eta):
     for _ in range(10):
@@ -158,7 +159,11 @@ def test_bound_of_other_convex_losses(rng, loss, eta):
         X = rng.normal(size=(T, d))
         X /= np.linalg.norm(X, axis=1)[:, None]
         p = np.einsum("ij,jk,ik->i", X, U, X)
-        y = np.where(p + 0.1 * rng.normal(size=T) > 0.2, 1.0, -1.0) if loss == "logistic" else np.clip(p, 0.0, 1.0)
+        y = (
+            np.where(p + 0.1 * rng.normal(size=T) > 0.2, 1.0, -1.0)
+            if isinstance(loss, Logistic)
+            else np.clip(p, 0.0, 1.0)
+        )
         learner = MatrixExponentiatedGradient(d, instances="vectors", loss=loss, eta=eta).partial_fit(X, y)
         bound = learner.loss_bound(U, float(np.sum(learner.settings.loss.value(p, y))))
         assert learner.cumulative_loss_ <= bound < np.inf
@@ -305,7 +310,7 @@ def test_the_best_matrix_in_hindsight_by_a_nearness_problem(rng):
 
 def test_loss_of_a_matrix_is_known_for_pairs_with_the_squared_loss():
     assert MatrixExponentiatedGradient(3).loss_of(np.eye(3) / 3) == 0.0  # of no examples
-    other = MatrixExponentiatedGradient(3, loss="absolute", eta=0.1).learn_one((0, 1), 0.2)
+    other = MatrixExponentiatedGradient(3, loss=Absolute(), eta=0.1).learn_one((0, 1), 0.2)
     for learner in (other, MatrixExponentiatedGradient(3, instances="vectors")):
         with pytest.raises(ValueError, match=r"for pairs with the squared loss only.*loss_bound\(U, loss_of_U\)"):
             learner.loss_of(np.eye(3) / 3)

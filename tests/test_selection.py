@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bregmat import Constraints, Factor, KernelLearner, MetricLearner, constraints_from_labels, nearest_metric
 from bregmat.estimators import metric as metric_module
-from bregmat.estimators import selection
+from bregmat.estimators import selection, softmax
 from bregmat.estimators.linear_maps import in_span, inverse_covariance, inverse_within
 from bregmat.estimators.selection import (
     Fold,
@@ -172,6 +172,22 @@ def test_candidates_that_are_clearly_behind_are_dropped(rng):
     assert found.table()["chosen"] == [False, True, False, False] and np.isnan(found.table()["score"][2])
 
 
+@pytest.mark.parametrize(("behind", "n_folds"), [(1.4, 2), (1.6, 1)])
+def test_candidates_are_dropped_from_one_and_a_half_standard_errors_on(behind, n_folds, rng, monkeypatch):
+    better, difference = rng.normal(size=(2, 400))
+    difference = (difference - difference.mean()) / difference.std() + behind * np.sqrt(400 + 1.0) / 400
+    scores = {None: better - difference, "neighbors": better}
+    monkeypatch.setattr(selection, "judged", lambda labels, fold, mapped: mapped)
+
+    def trials(candidate, train):
+        return scores[candidate.strategy]
+
+    trials.sample = SimpleNamespace(labels=None)
+    found = Selection([Candidate(None), Candidate("neighbors")])
+    race(found, trials, [Fold(*np.zeros((3, 1), int))] * 2, [0, 1])
+    assert found.table()["n_folds"] == [n_folds, 2]
+
+
 def test_a_simpler_candidate_wins_within_half_a_standard_error(rng):
     better = rng.normal(size=400)
     error = np.sqrt(400 + 1.0) / 400
@@ -291,6 +307,35 @@ def test_the_table_without_pandas_in_files_and_as_html(wine, tmp_path, monkeypat
     assert "not learned" not in MetricLearner()._repr_html_()
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert learner.selection_["chosen"].count(True) == 1
+
+
+def test_cosines_are_compared_as_often_linearised_as_the_fit_to_all_rows(rng, monkeypatch):
+    """A race between one pass of each candidate undervalues the softmax loss of cosines, which gains from three."""
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, 8)) + 2.0 * np.eye(8)[y]
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    n_passes, solve = [], softmax.cosine_metric
+    monkeypatch.setattr(
+        softmax, "cosine_metric", lambda *data, **how: n_passes.append(how["n_passes"]) or solve(*data, **how)
+    )
+    MetricLearner(strategy="softmax", prior="identity", slack_weight=1.0).fit(X, y)  # nothing is compared
+    (of_fit,) = n_passes
+    n_passes.clear()
+    learner = MetricLearner(random_state=0).fit(X, y)
+    assert learner.metric_ == "cosine" and n_passes and set(n_passes) == {of_fit}
+
+
+def test_candidates_of_cosines(rng):
+    y = np.arange(60) % 2
+    for d, is_of_length_one in ((8, True), (200, False)):
+        X = rng.normal(size=(60, d)) + 3.0 * np.eye(d)[y]
+        if is_of_length_one:
+            X /= np.linalg.norm(X, axis=1, keepdims=True)
+        tried = MetricLearner(random_state=0).fit(X, y).selection_["candidate"].tolist()
+        cosines = [name.removesuffix(", cosine") for name in tried if name.endswith(", cosine")]
+        assert [name for name in cosines if "softmax" in name] == ["identity, softmax, 1"]
+        assert "within, not learned" in cosines and "within, neighbors, 0.1" in cosines
+        assert (len(cosines) == len(tried)) == is_of_length_one
 
 
 def test_groups_reach_the_folds(wine, rng, monkeypatch):

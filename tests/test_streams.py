@@ -1,4 +1,4 @@
-"""Streams: records, Ctrl-C, bad examples, drift, and files of pairs."""
+"""Streams: records, Ctrl-C, bad examples, moving targets, and files of pairs."""
 
 import signal
 import sys
@@ -14,7 +14,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bregmat.io import PairFile, load, save
 from bregmat.online import (
-    FixedShare,
     MatrixExponentiatedGradient,
     OnlineLogDet,
     OnlinePCA,
@@ -275,23 +274,15 @@ def test_other_arguments(data):
         ({"every": 1.5}, TypeError, "every must be an integer"),
         ({"callback": 5}, TypeError, "callback must be a function or None; got 5"),
         ({"bound": 5}, TypeError, "bound must be a function or None; got 5"),
-        ({"drift": 0.1}, TypeError, "drift must be a FixedShare.share. or None; got 0.1"),
     ):
         with pytest.raises(kind, match=message):
             run_stream(learner, [data], **wrong)
-    with pytest.raises(TypeError, match="drift needs a MatrixExponentiatedGradient; got OnlineLogDet"):
-        run_stream(OnlineLogDet(), [data], drift=FixedShare(0.1))
     with pytest.raises(TypeError, match="stream must be an iterable of examples or chunks; got 5"):
         run_stream(learner, 5)
     with pytest.raises(
         TypeError, match="learner must be a MatrixExponentiatedGradient, an OnlineLogDet or an OnlinePCA; got 5"
     ):
         run_stream(5, [data])
-    with pytest.raises(TypeError, match="share must be a number; got 'a'"):
-        FixedShare("a")
-    for share, every in ((0.0, 10), (1.0, 10), (0.1, 0)):
-        with pytest.raises(ValueError, match="must be"):
-            FixedShare(share, every)
     assert learner.n_seen_ == 0
 
 
@@ -346,9 +337,12 @@ def test_fixed_share_follows_a_target_that_moves(rng):
     first, second = (examples(rng, 4000, kernel(rng)) for _ in range(2))
     second = second[0], second[1].copy()
     learner, shared = MatrixExponentiatedGradient(D, eta=2.0), MatrixExponentiatedGradient(D, eta=2.0)
-    drift = FixedShare(0.02, 50)
-    still = run_stream(learner, [first, second], every=500)
-    moving = run_stream(shared, [first, second], every=500, drift=drift)
+
+    def share(record):
+        shared.mix_with_prior(0.02)
+
+    still = run_stream(learner, [first, second], every=50)
+    moving = run_stream(shared, [first, second], every=50, callback=share)
 
     def later(run):
         return run.loss - next(r.loss for r in run.history if r.position == 4000)
@@ -361,7 +355,7 @@ def test_fixed_share_follows_a_target_that_moves(rng):
 def test_fixed_share_is_a_mixture(data):
     X, y = data[0][:150], data[1][:150]
     before = MatrixExponentiatedGradient(D).partial_fit(X, y)
-    after = run_stream(MatrixExponentiatedGradient(D), [(X, y)], drift=FixedShare(0.1, 150)).learner
+    after = MatrixExponentiatedGradient(D).partial_fit(X, y).mix_with_prior(0.1)
     assert_allclose(after.matrix(), 0.9 * before.matrix() + 0.1 * np.eye(D) / D, rtol=0, atol=1e-14)
 
 

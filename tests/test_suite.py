@@ -45,6 +45,7 @@ def test_no_false_word(family):
         "quadratic:95387",  # a bound that raises the linear term by 6e-16 and says so, beside one that is 5e6 lower
         "quadratic:95524",  # a bound that only directions through variables with almost no reduced gradient prove
         "wide_bounds_repeated:97166",  # a product with a difference of points that a must-link joins, which is exactly 0
+        "cliques_repeated:110170",  # on a line, a near copy was so near that the planted distance had lost eight digits
         "quadratic:480",  # multipliers that must move by less than their last digit
         "vanishing:294",  # a row that is rounding, and weights beyond all numbers (UNKNOWN for INFEASIBLE)
         "unfoldings:20171",  # two points so near to each other that the slack of their distance was too small to start from
@@ -127,6 +128,32 @@ def test_the_independent_judge_refutes_claims(divergence, rng):
     result = bregmat.nearest_metric(**easier)
     claim = replace(result, dual=np.append(result.dual, 0.0))
     assert formulas.what_is_wrong(arguments | {"slack_weight": np.inf, "loss": None}, claim) is not None
+
+
+@pytest.mark.parametrize("kind", ["kernel", "factor", "metric"])
+def test_the_independent_judge_has_digits_for_small_eigenvalues(kind, rng):
+    """LogDet priors with eigenvalues of 1e-10 of the largest were judged by nobody: of these, the objective is a sum of ratios."""
+    G = np.linalg.qr(rng.normal(size=(6, 6)))[0] * np.logspace(0, -5, 6)
+    i, j = np.array([0, 2, 1]), np.array([1, 3, 5])
+    X = (
+        G if kind != "metric" else rng.normal(size=(6, 6)) @ np.linalg.inv(G).T
+    )  # in the metric G G', points of length 1
+    near = ((X[i] - X[j]) @ (G if kind == "metric" else np.eye(6))) ** 2
+    rows = bregmat.Constraints.sq_distance(i, j, near.sum(axis=1) * [0.5, 2.0, 0.7], ["<=", ">=", "<="])
+    prior = bregmat.Factor(G) if kind == "factor" else (G @ G.T + (G @ G.T).T) / 2
+    arguments = {"prior": prior, "constraints": rows, "divergence": "logdet", "slack_weight": np.inf}
+    arguments |= {"X": X} if kind == "metric" else {}
+    solve = bregmat.nearest_metric if kind == "metric" else bregmat.nearest_kernel
+    result = solve(**arguments)
+    assert formulas.MatrixProblem(arguments).is_judged
+    assert result.status == "OPTIMAL" and formulas.what_is_wrong(arguments, result) is None
+    larger = 1e-3 * result.objective
+    for lie in (
+        {"objective": result.objective + larger},
+        {"dual_bound": result.dual_bound + larger},
+        {"dual": 0 * result.dual},
+    ):
+        assert formulas.what_is_wrong(arguments, replace(result, **lie)) is not None, lie
 
 
 def test_the_independent_judge_confirms_contradictions_alone():

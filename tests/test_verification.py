@@ -695,6 +695,20 @@ def test_large_values_that_cancel_do_not_excuse_a_missed_row():
         assert verify(claim, **arguments).status == "UNKNOWN"
 
 
+@pytest.mark.not_verified("a claim that is false on purpose, which `verify` refuses")
+def test_large_entries_that_cancel_do_not_excuse_a_missed_row_of_a_vector():
+    """``x_1 - x_2 = 1`` was confirmed of two equal entries of 1e17, whose 8 roundings are more than 1."""
+    arguments = {"prior": np.ones(2), "A": [[1.0, -1.0]], "b": [1.0], "sense": "==", "total": None}
+    result = bregmat.nearest_distribution(**arguments)
+    assert result.status == "OPTIMAL" and verify(result, **arguments).holds
+    x = np.full(2, 1e17)
+    objective = 2.0 * float(x[0] * np.log(x[0]) - x[0] + 1.0)
+    met = {"values": np.ones(1), "violation": np.zeros(1), "max_violation": 0.0, "status": Status.FEASIBLE}
+    figures = {"objective": objective, "unit": objective, "gap": (objective - result.dual_bound) / objective}
+    claim = replace(result, x=x, **met, **figures)
+    assert verify(claim, **arguments).status == "UNKNOWN"
+
+
 @pytest.mark.parametrize("is_met", [True, False])
 def test_a_row_is_judged_at_the_matrix_that_the_result_holds(is_met):
     """Differences of large points are exact where the points are multiples of powers of 2: they are no rounding."""

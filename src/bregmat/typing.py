@@ -36,9 +36,8 @@ QPSolverName: TypeAlias = Literal["auto", "pivoting", "active_set", "multiplicat
 CutSolverName: TypeAlias = Literal["auto", "central_path", "low_rank"]
 UnfoldObjective: TypeAlias = Literal["divergence", "variance"]
 DecisionShape: TypeAlias = Literal["ovr", "ovo"]
-OnlineLossName: TypeAlias = Literal["squared", "absolute", "logistic", "entropic", "forward_entropic"]
+OnlineLossName: TypeAlias = Literal["squared"]
 Instances: TypeAlias = Literal["pairs", "vectors", "matrices"]
-FrameLibrary: TypeAlias = Literal["pandas", "polars"]
 
 
 # ---------------------------------------------------------------- arrays

@@ -179,9 +179,15 @@ class RunLog:
         certificate, tol, reason, solver, n_iter, more
             As in :class:`Outcome`.
         """
-        run = {"tol": tol, "n_iter": n_iter, "seconds": self.seconds(), "history": self.history, "solver": solver}
-        proven = {"certificate": certificate, "status": certificate.status(tol), "exit_reason": reason}
-        return Outcome(**(run | proven | more))
+        run: dict[str, Any] = {
+            "tol": tol,
+            "n_iter": n_iter,
+            "seconds": self.seconds(),
+            "history": self.history,
+            "solver": solver,
+        }
+        run |= {"certificate": certificate, "status": certificate.status(tol), "exit_reason": reason}
+        return Outcome(**(run | more))
 
 
 @on_one_blas_thread
@@ -229,9 +235,7 @@ def solve(
 class Method(Protocol):
     """What :func:`repeat` drives: a method that keeps its own point."""
 
-    def measure(
-        self, is_last: bool
-    ) -> dict[str, float]: ...  # figures of the record; ``is_last``: the limit is reached
+    def measure(self, is_last: bool) -> dict[str, float]: ...  # figures of a record; is_last: the limit is reached
     def ended(self) -> ExitReason | None: ...  # why it does not continue
     def step(self) -> None: ...  # raises one of ``BROKEN`` if a number overflows, and keeps its point
 
@@ -239,7 +243,7 @@ class Method(Protocol):
 def repeat(method: Method, limit: int, log: RunLog) -> tuple[ExitReason, int]:
     """Measure the point of a method and step to the next one, until it ends or a limit is reached: the reason, and the number of steps.
 
-    :func:`solve` drives solvers of problems with it. Methods that are certified only after their last step use it directly.
+    :func:`solve` drives solvers of problems with it. Methods that keep their own proof use it directly.
     """
     iteration, max_seconds = 0, np.inf if log.max_seconds is None else log.max_seconds
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.

@@ -62,12 +62,11 @@ CANDIDATES = (
     Candidate("random", 1.0, "identity"),
     Candidate("random", 0.1, "within"),
 )
-# How often cosines are linearised by the fit to all rows; once where candidates are compared. From the prior "within" once is as accurate.
-COSINE_PASSES = 3
 # For rows of many columns and of different lengths, such as the features of a network, also cosines.
 COSINES = (
     Candidate(None, prior="within", metric="cosine"),
-    *(Candidate("softmax", 1.0, prior, metric="cosine") for prior in ("identity", "within")),
+    Candidate("neighbors", 0.1, "within", metric="cosine"),
+    Candidate("softmax", 1.0, "identity", metric="cosine"),
 )
 
 
@@ -212,9 +211,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         principal components that hold 95 % of the variance, and so is the metric. A named prior keeps all dimensions.
     metric : {"auto", "euclidean", "cosine"}
         How mapped rows are compared. With "cosine", ``transform`` divides them by their lengths, so that neighbours by distance are those
-        by cosine, and "softmax" learns from cosines. They are linearised at the prior and, unless the prior is "within", up to two times
-        more at the solution. "auto" is "cosine" if there are labels and all rows of X that are not 0 have one length, as embeddings often
-        have. For other rows of 200 to 2,000 columns, cosines are also among the candidates that are compared.
+        by cosine, and "softmax" learns from cosines. They are linearised at the prior, and up to two times more at the solution.
+        "auto" is "cosine" if there are labels and all rows of X that are not 0 have one length, as embeddings often have. For other rows of
+        200 to 2,000 columns, cosines are also among the candidates that are compared.
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
@@ -390,8 +389,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         candidates = [replace(one, metric=metric) for one in candidates]
         if self.metric == "auto" and metric == "euclidean" and is_in_memory and FEW_FEATURES <= d <= MOST_FEATURES:
             candidates += COSINES
-        if metric == "cosine" and is_free:  # the columns of rows of one length have one unit
-            candidates = [one for one in candidates if (one.strategy, one.prior) != ("softmax", "variance")]
+        if metric == "cosine" and is_free:  # with cosines, the softmax loss is best from the identity
+            candidates = [one for one in candidates if one.strategy != "softmax" or one.prior == "identity"]
         if self.strategy != "auto":
             return candidates
         # softmax only if nothing that is asked for belongs to other strategies, and all rows can be used
@@ -430,8 +429,6 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             is_plain = isinstance(task.labels, LabelGroups) and task.constraints is None
             metric = "cosine" if is_plain and has_unit_rows(task.X) else "euclidean"
         best = super()._choose(replace(task, candidate=Candidate("neighbors", metric=metric)), groups)
-        if best.strategy == "softmax" and best.metric == "cosine" and best.prior != "within":
-            best = replace(best, passes=COSINE_PASSES)
         self.prior_: str = best.prior or "identity"
         self._fit_metric = best.metric
         return best

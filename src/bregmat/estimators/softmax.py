@@ -20,6 +20,7 @@ from bregmat.from_labels.groups import drawn_rows
 # hardly changes (docs/defaults.md).
 TEMPERATURE = 0.1
 WEIGHT = 100.0  # of the mean loss of a query for a slack weight of 1
+COSINE_PASSES = 3  # how often cosines are linearised, also where candidates are compared
 # Largest number of rows of a problem, which has a score for each pair of rows. Of more rows, a sample is drawn.
 MOST_POINTS = 2000
 N_PAIRS = 10_000  # from which the median squared distance is estimated
@@ -61,7 +62,7 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
         "callback": callback_of(learner),
     }
     if is_cosine:
-        result = cosine_metric(Z[asking], Z, targets, n_passes=task.candidate.passes, **settings)
+        result = cosine_metric(Z[asking], Z, targets, n_passes=COSINE_PASSES, **settings)
     else:
         Z /= np.sqrt(_median_sq_distance(Z) / 2.0)
         result = softmax_metric(PairScores.sq_distances(Z[asking], Z), targets, **settings)

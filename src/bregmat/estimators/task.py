@@ -50,7 +50,7 @@ class Candidate:
     prior : str or None
         Name of the prior metric; None if the learner has no such parameter.
     passes : int
-        How often neighbours are searched, or cosines linearised.
+        How often neighbours are searched.
     metric : str
         Whether mapped rows are compared by their distance or by their cosine.
     """

@@ -45,7 +45,7 @@ _PARTS = {
     "bregmat.kernels.lowrank": "Pivots",
     "bregmat.margin.train": "ActiveSet",
     "bregmat.online.gradient_state": "GradientState",
-    "bregmat.online.losses": "AbsoluteLoss EntropicLoss ForwardEntropicLoss LogisticLoss SquaredLoss",
+    "bregmat.online.losses": "SquaredLoss",
     "bregmat.online.records": "PairTally",
     "bregmat.online.settings": "GradientSettings",
     "bregmat.quadratic.multiplicative": "MultiplicativeUpdates",

@@ -36,7 +36,7 @@ def read_constraints(
     Parameters
     ----------
     path : path
-        .csv or .tsv (also .gz) with a header line, or .parquet; "-" is standard input. Columns: `relation`
+        .csv or .tsv (also .gz) with a header line, or .parquet. Columns: `relation`
         (sq_distance, similarity, comparison, similarity_comparison, diagonal, trace, or a registered one), the samples `i`, `j`,
         `k`, `l` that the relation needs, `bound`, `sense` ("<=", ">=", "=="), and optionally `weight` (default 1; inf makes a constraint
         hard). `bound` of a comparison is minus its margin, sq_dist(i, j) - sq_dist(k, l) <= bound, and may be left empty (0).
@@ -149,6 +149,10 @@ def write_constraints(path: str | os.PathLike[str], constraints: Constraints) ->
     """
     path, kind = file_kind(path, "write constraints to", TABLES)
     columns, as_cell = columns_of(constraints), _escaped if kind in TEXT else str
+    for name in map(str, () if constraints.ids is None else constraints.ids):
+        # an empty cell holds no sample; readers of text strip cells, and may end a line at "\r"
+        if not name or (kind in TEXT and ("\r" in name or as_cell(name) != as_cell(name).strip())):
+            raise ValueError(f"{path}: a {kind} file cannot hold the sample id {name!r}; give the sample another id")
     for name in SAMPLES:
         columns[name] = ["" if sample is None else as_cell(str(sample)) for sample in columns[name]]
     tables.write(path, columns)

@@ -11,9 +11,8 @@ import numpy as np
 
 from bregmat.base.checks import as_choice, check_flag, check_limits, check_positive
 from bregmat.base.threads import single_thread_blas
-from bregmat.engine.loop import Outcome, RunLog, compose, returns_result, solve
-from bregmat.engine.problem import Problem, Proof
-from bregmat.engine.status import ExitReason, Record
+from bregmat.engine.loop import Outcome, RunLog, compose, repeat, returns_result
+from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.kernels.sources import Part
 from bregmat.margin.certificate import Machine, MarginCertificate
@@ -57,54 +56,12 @@ class ActiveSet:
     certify: bool = True
     cache_mb: float = 400.0
     name: ClassVar[str] = "active_set"
-    works_on: ClassVar[str] = "dual_bound"
-    max_iter: ClassVar[int] = 2**62  # the search counts coordinate steps itself
 
     def __post_init__(self) -> None:
         if self.violation_tol is not None:
             check_positive("violation_tol", self.violation_tol, finite=True)
         check_flag("certify", self.certify)
         check_positive("cache_mb", self.cache_mb, finite=True)
-
-    def check(self, problem: MarginTraining) -> None:
-        """Accept every machine."""
-
-    def init(self, problem: MarginTraining, tol: float, start: SupportSearch) -> SupportSearch:
-        """Set the limits of a search."""
-        start.wants_proof = self.certify
-        return start
-
-    def step(self, problem: MarginTraining, state: SupportSearch) -> SupportSearch:
-        """Do one round of the search, or the exact last stage after the search has ended."""
-        if not state.done:
-            state.round()
-            if state.done and state.stuck and state.steps >= state.max_steps:
-                state.ended = ExitReason.MAX_ITER
-            elif state.done and self.violation_tol is not None and not state.stuck:
-                state.ended = ExitReason.TOLERANCE
-            return state
-        state.wants_proof = True
-        try:
-            if state.exact is None:
-                self._finish(state)
-        except IndefiniteKernelError as error:
-            if not error.negative.rounding:
-                raise
-        state.ended = ExitReason.TIME if state.late() else ExitReason.STALLED
-        return state
-
-    def _finish(self, state: SupportSearch) -> None:
-        """Compute exact weights; if those of a hard margin are too large for float32, by the nearest points of the hulls."""
-        data = state.problem
-        if data.loss != "hard" or not (state.stuck or np.abs(state.x).max() >= 0.999 * state.ceiling):
-            finish(state)
-            return
-        slope = data.signs - state.f - state.shift
-        hulls = nearest_points(data, np.abs(state.x), slope, stop=state.late)
-        state.steps += hulls.n_iter
-        state.x = data.signs * hulls.alpha
-        if not hulls.separable:
-            state.margin_bound = hulls.margin
 
 
 @returns_result
@@ -190,7 +147,7 @@ def trained(
     rough = 2e-3  # violation at which the exact last stage takes over
     problem.check_range()
     if isinstance(settings, MultiplicativeUpdates):
-        return _result(problem, run_on_machine(problem, settings, tol=tol, max_iter=max_iter, log=log))
+        return _result(run_on_machine(problem, settings, tol=tol, max_iter=max_iter, log=log))
     if problem.n <= FORMED and problem.kernel.formed is None:
         every = np.arange(problem.n)
         problem = replace(problem, kernel=Part(problem.kernel, every, problem.kernel.block(every, every)))
@@ -203,7 +160,7 @@ def trained(
         max_steps=np.inf if max_iter is None else max_iter,
         late=log.is_late,
     )
-    return _result(problem, solve(MarginTraining(problem), settings, tol=tol, start=search, log=log))
+    return _result(MarginTraining(search, settings, tol).run(log))
 
 
 def settings_of(solver: Any) -> Any:
@@ -222,35 +179,41 @@ def check_gap(tol: float) -> None:
         raise ValueError(f"tol is a relative duality gap and must be below 1; got {tol!r}.")
 
 
-def _result(problem: MarginProblem, outcome: Outcome) -> MarginResult:
+def _result(outcome: Outcome) -> MarginResult:
     """The result of a run."""
     proof = outcome.certificate
-    n_iter = int(outcome.trace.get("n_iter", outcome.n_iter))
-    return compose(
-        MarginResult,
-        outcome,
-        trace={},
-        n_iter=n_iter,
-        alpha=proof.dual,
-        decision=proof.decision + proof.intercept,
-    )
+    return compose(MarginResult, outcome, alpha=proof.dual, decision=proof.decision + proof.intercept)
 
 
 @dataclass(eq=False)
-class MarginTraining(Problem):
-    """A margin machine as a problem for the iteration loop: estimates from float32, certificates, proofs of infeasibility."""
+class MarginTraining:
+    """A run of the default solver: rounds of the search, the exact last stage, and the certificate at the end."""
 
-    data: MarginProblem
-    certifies_cheaply = False  # a certificate costs a pass over kernel values
+    search: SupportSearch
+    settings: ActiveSet
+    tol: float
+    exit_reason: ExitReason | None = None
+    proof: MarginCertificate | None = None  # of the last weights
 
-    def is_due(self, state: SupportSearch, tol: float) -> bool:
-        """False: the weights are certified at the end only."""
-        return False
+    def run(self, log: RunLog) -> Outcome:
+        """Train the machine."""
+        search, no_limit = self.search, 2**62  # the search counts coordinate steps itself
+        reason, _ = repeat(self, no_limit, log)
+        is_stopped = reason in (ExitReason.TIME, ExitReason.INTERRUPTED)
+        proof = self.certificate() if self.proof is None or is_stopped else self.proof
+        more: dict[str, Any] = {"by_own_rule": True}
+        if reason is ExitReason.CERTIFICATE:
+            more |= {"status": Status.INFEASIBLE, "conflict": np.flatnonzero(search.x)}
+        return log.outcome(proof, self.tol, reason, self.settings.name, search.steps, **more)
 
-    def estimate(self, state: SupportSearch, works_on: str) -> dict[str, float]:
-        """Objectives, their gap and the violation, from float32 rows."""
-        data, x, ridge = self.data, state.x, self.data.ridge
-        margin, q = data.signs * (state.f + state.shift), float(x @ state.f)
+    def measure(self, is_last: bool) -> dict[str, float]:
+        """Objectives, their gap and the violation, from float32 rows; at the end those of the certificate."""
+        if self.exit_reason is not None:
+            self.proof = self.certificate()
+            return self.proof.figures
+        search, data = self.search, self.search.problem
+        x, ridge = search.x, data.ridge
+        margin, q = data.signs * (search.f + search.shift), float(x @ search.f)
         slack = np.maximum(1.0 - margin, 0.0)
         # dual sum |x| - 1/2 x'(K + ridge) x, primal 1/2 x'Kx + sum C_i xi_i (or xi_i^2 / 2 r_i)
         dual = float(data.signs @ x) - 0.5 * (q + float(ridge @ (x * x)))
@@ -263,26 +226,66 @@ class MarginTraining(Problem):
             on = ridge > 0
             primal = 0.5 * q + 0.5 * float((slack[on] ** 2 / ridge[on]).sum())
         gap = (primal - dual) / abs(primal) if np.isfinite(primal) and primal != 0 else np.inf
-        return {"objective": primal, "dual_bound": dual, "gap": gap, "violation": state.violation}
+        return {"objective": primal, "dual_bound": dual, "gap": gap, "violation": search.violation}
 
-    def certify(self, state: SupportSearch) -> MarginCertificate:
+    def ended(self) -> ExitReason | None:
+        """TOLERANCE if the gap is reached, CERTIFICATE if the classes cannot be separated, otherwise why the search ended."""
+        if self.proof is None:
+            return None
+        if self.proof.status(self.tol) is Status.OPTIMAL:
+            return ExitReason.TOLERANCE
+        return ExitReason.CERTIFICATE if np.isfinite(self.search.margin_bound) else self.exit_reason
+
+    def step(self) -> None:
+        """Do one round of the search, or the exact last stage after the search has ended."""
+        search = self.search
+        if not search.done:
+            search.round()
+            if np.isnan(search.violation):
+                raise OverflowError
+            if search.done and search.stuck and search.steps >= search.max_steps:
+                self.exit_reason = ExitReason.MAX_ITER
+            elif search.done and self.settings.violation_tol is not None and not search.stuck:
+                self.exit_reason = ExitReason.TOLERANCE
+            return
+        try:
+            if search.exact is None:
+                self._finish()
+        except IndefiniteKernelError as error:
+            if not error.negative.rounding:
+                raise
+        self.exit_reason = ExitReason.TIME if search.late() else ExitReason.STALLED
+
+    def _finish(self) -> None:
+        """Compute exact weights; if those of a hard margin are too large for float32, by the nearest points of the hulls."""
+        search, data = self.search, self.search.problem
+        if data.loss != "hard" or not (search.stuck or np.abs(search.x).max() >= 0.999 * search.ceiling):
+            finish(search)
+            return
+        slope = data.signs - search.f - search.shift
+        hulls = nearest_points(data, np.abs(search.x), slope, stop=search.late)
+        search.steps += hulls.n_iter
+        search.x = data.signs * hulls.alpha
+        if not hulls.separable:
+            search.margin_bound = hulls.margin
+
+    def certificate(self) -> MarginCertificate:
         """The machine of the weights with its duality gap; without a gap if no proof is wanted."""
-        if not (state.wants_proof and state.is_finite()):
-            machine = Machine(self.data, state.x, state.f, np.zeros(0), state.shift)
+        search = self.search
+        is_finite = not np.isnan(search.violation)
+        # without a last stage the caller may not want a proof
+        is_wanted = self.settings.certify or self.exit_reason in (ExitReason.TIME, ExitReason.STALLED)
+        if not (is_wanted and is_finite):
+            machine = Machine(search.problem, search.x, search.f, np.zeros(0), search.shift)
             # the dual value comes from float32 rows and may exceed the optimum, so it is no bound
-            proof = machine.unproven(-np.inf, is_finite=state.is_finite())
+            proof = machine.unproven(-np.inf, is_finite=is_finite)
         else:
-            state.x = np.where(np.isfinite(state.x), state.x, 0.0)  # an interrupted round may leave NaN
-            machine = state.exact or Machine.from_float32(self.data, state.x, state.cache)
-            if np.isfinite(state.margin_bound):
-                proof = machine.unproven(np.inf, margin_bound=state.margin_bound)
+            search.x = np.where(np.isfinite(search.x), search.x, 0.0)  # an interrupted round may leave NaN
+            machine = search.exact or Machine.from_float32(search.problem, search.x, search.cache)
+            if np.isfinite(search.margin_bound):
+                proof = machine.unproven(np.inf, margin_bound=search.margin_bound)
             else:
-                machine.intercept = state.shift
+                machine.intercept = search.shift
                 proof = machine.certify()
         # the violation is negative if all conditions hold strictly
-        return replace(proof, max_violation=float(np.maximum(state.violation, 0.0)))
-
-    def contradiction(self, state: SupportSearch) -> Proof | None:
-        """Weights of two points of the classes' hulls that coincide."""
-        alpha = np.abs(state.x)
-        return Proof(alpha, np.flatnonzero(alpha)) if np.isfinite(state.margin_bound) else None
+        return replace(proof, max_violation=float(np.maximum(search.violation, 0.0)))

@@ -15,8 +15,6 @@ import numpy as np
 
 from bregmat._kernels import smo, vectors
 from bregmat.base.tolerances import TINY
-from bregmat.engine.loop import State
-from bregmat.engine.status import ExitReason
 from bregmat.kernels.sources import FLOAT32_ROUNDOFF
 from bregmat.margin.certificate import Machine
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
@@ -31,7 +29,7 @@ BAND = 0.02  # distance from the margin within which a sample takes part in the 
 HARD = 1e6  # limit on the weights of a hard margin, in units of 1 / K_ii; larger ones are found by the hulls
 
 
-class SupportSearch(State):
+class SupportSearch:
     """State of the search, which proceeds in rounds until the optimality conditions hold as far as float32 can tell.
 
     It ends at the violation ``tol``, in units of the margin, or after ``max_steps`` coordinate steps. Where the whole kernel is known in
@@ -39,9 +37,6 @@ class SupportSearch(State):
     ``budget`` is the number of bytes for kernel rows, and as many for the block of the working set. ``late`` is called every few
     milliseconds; True ends the round.
     """
-
-    signal = 0.0
-    ended: ExitReason | None = None  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -67,26 +62,11 @@ class SupportSearch(State):
         self.steps, self.rounds = 0, 0  # the last stage adds its steps and factorisations
         # whether the search has ended; whether noise or a limit ended it above its tolerance
         self.done = self.stuck = False
-        self.wants_proof = True  # whether a certificate is to be computed
         self.band = BAND
         self.block: WorkingKernel | None = None  # set up by the first round that needs it
         self.exact: Machine | None = None  # the exact weights with their values, after the last stage
         # A bound of the margin if the classes cannot be separated; x are then weights of two coinciding points of the hulls.
         self.margin_bound = np.nan
-
-    @property
-    def objective(self) -> float:  # type: ignore[override]
-        """Dual objective of the weights, from the float32 values ``f``."""
-        return float(np.abs(self.x).sum()) - 0.5 * float(self.x @ self.f) - 0.5 * float(self.problem.ridge @ self.x**2)
-
-    @property
-    def trace(self) -> dict[str, np.ndarray]:
-        """Number of steps."""
-        return {"n_iter": np.array(self.steps)}
-
-    def is_finite(self) -> bool:
-        """Whether all slopes are numbers."""
-        return not np.isnan(self.violation)
 
     def round(self) -> None:
         """Do one round: choose the working set and optimise on it."""

@@ -4,16 +4,11 @@ from bregmat.online.blocks import StreamError
 from bregmat.online.gradient import MatrixExponentiatedGradient
 from bregmat.online.learner import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.logdet import OnlineLogDet
-from bregmat.online.losses import AbsoluteLoss, EntropicLoss, ForwardEntropicLoss, LogisticLoss, SquaredLoss
+from bregmat.online.losses import SquaredLoss
 from bregmat.online.pca import OnlinePCA
-from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRun, run_stream
+from bregmat.online.stream import StreamExit, StreamRecord, StreamRun, run_stream
 
 __all__ = [
-    "AbsoluteLoss",
-    "EntropicLoss",
-    "ForwardEntropicLoss",
-    "FixedShare",
-    "LogisticLoss",
     "MatrixExponentiatedGradient",
     "OnlineLogDet",
     "OnlinePCA",

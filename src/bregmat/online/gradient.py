@@ -39,9 +39,8 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, StreamLearne
     eta : "bound" or float
         Learning rate, positive, in units of one over (loss derivative times instance). "bound", for the squared loss only, is the rate of
         Lemma 3.2, ``2 c / (tau r^2 (2 + c))`` for the trace tau, with the c that makes the bound tightest for the loss budget.
-    loss : {"squared", "absolute", "logistic", "entropic", "forward_entropic"} or object
-        One of :mod:`bregmat.online.losses`, or any object with ``value(prediction, label)`` and ``derivative(prediction, label)``,
-        convex in the prediction.
+    loss : "squared" or object
+        ``(p - y)^2``, or any object with ``value(prediction, label)`` and ``derivative(prediction, label)``, convex in the prediction.
     prior : array-like, shape (d, d), optional
         ``W_1``, Hermitian, positive definite, of the given trace; by default a multiple of the identity.
     trace : float
@@ -190,7 +189,11 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, StreamLearne
         return vectors("points", points, len(G)).conj() @ G
 
     def mix_with_prior(self, share: float) -> MatrixExponentiatedGradient:
-        """Replace W by ``(1 - share) W + share W_1``, for targets that move; no bound holds afterwards. Returns self."""
+        """Replace W by ``(1 - share) W + share W_1``, for targets that move; no bound holds afterwards. Returns self.
+
+        This keeps all eigenvalues away from 0, so that every direction can be learned again (the fixed share of Herbster and Warmuth 1998).
+        It costs an eigendecomposition.
+        """
         check_share("share", share, one=True)
         self._state = self._started().mixed_with_prior(share)
         return self

@@ -18,7 +18,6 @@ from bregmat.base.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.base.threads import cached_property
 from bregmat.online import bounds
 from bregmat.online.learner import SpectralSpreadWarning, UnreachableLabelWarning
-from bregmat.online.losses import BuiltInLoss
 from bregmat.online.records import PairTally
 from bregmat.online.settings import GradientSettings
 
@@ -47,10 +46,9 @@ class GradientState:
         # running numbers of the kernels, at the positions that `lanczos` names: total loss, trials, Z = tr exp H, and others
         self.totals = np.zeros(8)
         self.totals[lanczos.GUESS] = FIRST_STEPS
-        code, parameter = -1, 0.0
-        if isinstance(settings.loss, BuiltInLoss):
-            code, parameter = settings.loss.code, settings.loss.parameter
-        self._constants = np.array([self.eta, settings.trace, code, parameter, lanczos_tol, REFRESH])
+        # a loss of the user's own has no code, and no built-in loss has a parameter
+        code = lanczos.SQUARED if settings.is_squared else -1
+        self._constants = np.array([self.eta, settings.trace, code, 0.0, lanczos_tol, REFRESH])
         self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
         self._reserve(min(dim, 48))
         self._refresh()
@@ -116,7 +114,7 @@ class GradientState:
             return  # no assumption can fail, since a pair has the eigenvalues 0 and 1; this saves time for single pairs
         if self.void is None:
             self._note_spread(high - low)
-        if self.void is None and self.no_fit is None and self.settings.is_measured:
+        if self.void is None and self.no_fit is None and self.settings.is_squared:
             # trace lambda_min(X) <= tr(U X) <= trace lambda_max(X) for every U of the trace
             nearest = np.clip(y, trace * low, trace * high)
             is_bad = np.abs(y - nearest) > ROUNDING * trace * norm
@@ -153,7 +151,7 @@ class GradientState:
         self._spectrum = None
         if self.settings.instances == "matrices":
             predictions = self._learn_matrices(block, y)
-        elif isinstance(self.settings.loss, BuiltInLoss):
+        elif self.settings.is_squared:
             predictions = self._learn_compiled(block, y)
         else:
             predictions = self._learn_one_by_one(block, y)

@@ -12,7 +12,7 @@ from bregmat.base.checks import as_choice, as_matrix, check_positive, check_psd,
 from bregmat.base.linalg import eigh
 from bregmat.online import bounds
 from bregmat.online.instances import INSTANCES, hermitian
-from bregmat.online.losses import BuiltInLoss, SquaredLoss, as_online_loss
+from bregmat.online.losses import SquaredLoss, as_online_loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +44,8 @@ class GradientSettings:
 
     @property
     def is_squared(self) -> bool:
-        """Whether the loss is the one of Lemmas 3.1 and 3.2."""
+        """Whether the loss is the one of Lemmas 3.1 and 3.2, whose labels are the values that predictions should have."""
         return isinstance(self.loss, SquaredLoss)
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether a label is the value that the prediction should have, so that the loss is 0 there."""
-        return isinstance(self.loss, BuiltInLoss) and self.loss.is_measured
 
     @property
     def is_tallied(self) -> bool:
@@ -88,10 +83,8 @@ class GradientSettings:
         return 0.5 * (log_W + log_W.conj().T)
 
     def check_labels(self, y: np.ndarray) -> None:
-        """Raise for labels that the loss does not allow, and for negative distances."""
-        if isinstance(self.loss, BuiltInLoss):
-            self.loss.check_labels(y)
-        if self.instances == "pairs" and self.is_measured:
+        """Raise for negative distances."""
+        if self.is_tallied:
             # a distance of 0 between duplicates may be negative by rounding
             bad = np.flatnonzero(y < -1e-12 * self.trace)
             if len(bad):

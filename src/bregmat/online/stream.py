@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import check_integer, check_share
+from bregmat.base.checks import check_integer
 from bregmat.base.threads import held_interrupts, take_interrupt, warns_if_interrupted
 from bregmat.online.blocks import ExampleBlock, NamesExamples, StreamError, as_block
-from bregmat.online.gradient import MatrixExponentiatedGradient
 from bregmat.online.learner import StreamLearner
 
 MOST_RECORDS = 1024  # with more, every second record is dropped, so that memory does not grow with the stream
@@ -81,41 +80,6 @@ class StreamRun:
         )
 
 
-# ---------------------------------------------------------------------- settings
-@dataclass(frozen=True)
-class FixedShare:
-    """For targets that move: after every so many examples, replace W by ``(1 - share) W + share W_1``.
-
-    This keeps all eigenvalues away from 0, so that every direction can be learned again (the fixed share of Herbster and Warmuth 1998). No
-    loss bound holds: :meth:`loss_bound` is inf from the first share on. The learner has to be a
-    :class:`bregmat.MatrixExponentiatedGradient`.
-
-    Parameters
-    ----------
-    share : float
-        In (0, 1); dimensionless.
-    every : int
-        Examples between two shares. A share costs an eigendecomposition.
-
-    Examples
-    --------
-    >>> from bregmat import MatrixExponentiatedGradient
-    >>> from bregmat.online import FixedShare, run_stream
-    >>> stream = [((0, 1), 0.5)] * 50 + [((0, 1), 1.5)] * 50  # the distance changes
-    >>> learner = MatrixExponentiatedGradient(3, trace=2.0, eta=0.5)
-    >>> run = run_stream(learner, stream, drift=FixedShare(0.01, every=10))
-    >>> abs(learner.predict_one((0, 1)) - 1.5) < 0.1
-    True
-    """
-
-    share: float
-    every: int = 1000
-
-    def __post_init__(self) -> None:
-        check_share("share", self.share)
-        check_integer("every", self.every, 1, optional=False)
-
-
 # ---------------------------------------------------------------------- the run
 @warns_if_interrupted
 def run_stream(
@@ -125,7 +89,6 @@ def run_stream(
     every: int = 1000,
     callback: Callable[[StreamRecord], Any] | None = None,
     bound: Callable[[Any], float] | None = None,
-    drift: FixedShare | None = None,
 ) -> StreamRun:
     """Let a learner learn every example of a stream, once and in order.
 
@@ -144,11 +107,10 @@ def run_stream(
         Examples between two records.
     callback : callable, optional
         Called with every record; a true return value ends the run. ``lambda record: bregmat.save(path, learner)`` keeps the learner.
+        A function that calls ``learner.mix_with_prior(share)`` and returns None follows a target that moves.
     bound : callable, optional
         From the learner to the bound of the records. By default ``learner.loss_bound()`` if that needs no comparison matrix, otherwise NaN;
         ``lambda learner: learner.loss_bound(U)`` is the bound in terms of a known matrix U.
-    drift : FixedShare, optional
-        For a target that moves.
 
     Returns
     -------
@@ -176,8 +138,8 @@ def run_stream(
     >>> run.loss <= run.bound
     True
     """
-    _check_arguments(learner, stream, every, callback, bound, drift)
-    run, reason = _LiveRun(learner, stream, every, bound or type(learner)._claimed_bound, drift), StreamExit.END
+    _check_arguments(learner, stream, every, callback, bound)
+    run, reason = _LiveRun(learner, stream, every, bound or type(learner)._claimed_bound), StreamExit.END
     try:
         for block in run.blocks():
             record = run.learn(block)
@@ -190,7 +152,7 @@ def run_stream(
     return StreamRun(learner, run.position, run.history(), reason)
 
 
-def _check_arguments(learner: Any, stream: Any, every: Any, callback: Any, bound: Any, drift: Any) -> None:
+def _check_arguments(learner: Any, stream: Any, every: Any, callback: Any, bound: Any) -> None:
     """Raise for a bad argument of :func:`run_stream`."""
     if not isinstance(learner, StreamLearner):
         raise TypeError(
@@ -202,10 +164,6 @@ def _check_arguments(learner: Any, stream: Any, every: Any, callback: Any, bound
     for name, value in (("callback", callback), ("bound", bound)):
         if value is not None and not callable(value):
             raise TypeError(f"{name} must be a function or None; got {value!r}.")
-    if drift is not None and not isinstance(drift, FixedShare):
-        raise TypeError(f"drift must be a FixedShare(share) or None; got {drift!r}.")
-    if drift is not None and not isinstance(learner, MatrixExponentiatedGradient):
-        raise TypeError(f"drift needs a MatrixExponentiatedGradient; got {type(learner).__name__}.")
     learner._check_early()
 
 
@@ -217,7 +175,6 @@ class _LiveRun:
     stream: Iterable[Any]
     every: int
     bound: Callable[[Any], float]
-    drift: FixedShare | None
     position: int = 0
     records: list[StreamRecord] = field(default_factory=list)
     stride: int = field(init=False)  # examples between two records that are kept
@@ -227,29 +184,26 @@ class _LiveRun:
         self.stride = self.every
 
     def blocks(self) -> Iterator[ExampleBlock]:
-        """The examples of the stream, cut where records and shares are due."""
-        steps = [self.every] if self.drift is None else [self.every, self.drift.every]
+        """The examples of the stream, cut where records are due."""
         at = 0
         for item in self.stream:
             chunk = as_block(item, at, self.learner)
             first = 0
             while first < chunk.size:
                 here = at + first
-                stop = min(chunk.size, first + min(step - here % step for step in steps))
+                stop = min(chunk.size, first + self.every - here % self.every)
                 yield chunk.cut(first, stop)
                 first = stop
             at += chunk.size
 
     def learn(self, block: ExampleBlock) -> StreamRecord | None:
-        """Learn a block, and mix in a share if it is due; the record, if one is due."""
+        """Learn a block; the record, if one is due."""
         with held_interrupts():
             try:
                 block.teach(self.learner)
             except (ValueError, TypeError, ArithmeticError) as error:
                 raise self._named(block, error) from error
             self.position = block.start + block.size
-            if self.drift is not None and self.position % self.drift.every == 0:
-                self.learner.mix_with_prior(self.drift.share)
             return self._record_if_due()
 
     def _named(self, block: ExampleBlock, error: Exception) -> StreamError:

@@ -158,7 +158,7 @@ def plan_of(
         except TypeError:
             continue
         plan.append((named, min(share, limit)))
-    if any(named is dual for named, _ in plan):
+    if dual in [named for named, _ in plan]:
         return [*plan, (dual, limit)]  # which starts from the best dual weights so far
     return [*plan[:-1], (plan[-1][0], limit)]
 

@@ -15,6 +15,7 @@ from bregmat.engine.result import Result
 from bregmat.engine.status import Status
 
 EXACT = 1e-6  # relative difference that counts as rounding between figures which the result computes from each other
+ROUNDINGS = 16.0  # rounding errors that the value of a row may contain
 _RANK = (Status.UNKNOWN, Status.FEASIBLE, Status.OPTIMAL)  # statuses of a point, the weakest first
 
 
@@ -151,14 +152,14 @@ class Verification:
         ----------
         p, excess, unit : ndarray, shape (c,)
         noise : ndarray, shape (c,)
-            Rounding of the values, 16 times which they may differ.
+            Rounding of the values, ``ROUNDINGS`` times which they may differ.
         hard : ndarray of bool, shape (c,)
         """
-        shown = HALF_DIGITS * np.maximum(unit, np.abs(p)) + 16.0 * noise
+        shown = HALF_DIGITS * np.maximum(unit, np.abs(p)) + ROUNDINGS * noise
         self.compare_all("values", p, shown)
         self.compare_all("violation", excess / unit, shown / unit)
         worst, vague = (float((x / unit)[hard].max(initial=0.0)) for x in (excess, noise))
-        self.compare("max_violation", worst, HALF_DIGITS + 16.0 * vague)
+        self.compare("max_violation", worst, HALF_DIGITS + ROUNDINGS * vague)
 
     def compare_span(self, gamma: np.ndarray) -> None:
         """Compare the ratio of the largest and the smallest finite slack weight, shape (c,)."""
@@ -296,6 +297,11 @@ def check_dual(result: Any, constraints: Constraints) -> None:
 def excess_of(gone: np.ndarray, sense: np.ndarray) -> np.ndarray:
     """Violation of each row, shape (c,), from value minus bound; 0 for rows that hold."""
     return np.where(sense == 0, np.abs(gone), np.maximum(sense * gone, 0))
+
+
+def allowance(noise: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """Violations up to which rows count as met: a fraction of their unit, and some rounding errors unless these are large."""
+    return FEASIBLE * unit + np.minimum(ROUNDINGS * noise, CANCELLED * unit)
 
 
 def with_right_signs(mu: np.ndarray, sense: np.ndarray, report: Verification) -> np.ndarray:

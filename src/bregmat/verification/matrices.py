@@ -24,6 +24,7 @@ from bregmat.verification.extended import numbers
 from bregmat.verification.figures import (
     EXACT,
     Verification,
+    allowance,
     check_arguments,
     check_dual,
     recompute,
@@ -31,7 +32,7 @@ from bregmat.verification.figures import (
 )
 from bregmat.verification.prior import DecomposedPrior
 from bregmat.verification.written_losses import WrittenLosses, distance, least_of_lagrangian
-from bregmat.verification.written_rows import NOISE, WrittenRows, allowance
+from bregmat.verification.written_rows import NOISE, WrittenRows
 
 MAX_COLUMNS = 300  # columns of data up to which the learned matrix is read from its map B; above, from the factor
 WORTH = 10.0  # a proof of infeasibility must exceed the effect of rounding of the prior's range by this factor

@@ -19,13 +19,14 @@ from bregmat.verification.extended import arithmetic, eigenvalues, numbers, prec
 from bregmat.verification.figures import (
     EXACT,
     Verification,
+    allowance,
     check_arguments,
     check_dual,
     excess_of,
     recompute,
     with_right_signs,
 )
-from bregmat.verification.written_rows import WrittenRows, allowance
+from bregmat.verification.written_rows import WrittenRows
 
 SIZE = 1e-3  # the unit of the gap is at least this times ``|C| max |b_i| / |A_i|``
 SLACK = 64.0  # rounding errors up to which eigenvalues of ``C + A*(mu)`` may be negative, in units of its columns

@@ -9,13 +9,15 @@ import numpy as np
 
 from bregmat.applications.simplex.boosting import BoostResult
 from bregmat.applications.simplex.nearest import DistributionResult
-from bregmat.base.tolerances import EPS, FEASIBLE, HALF_DIGITS, TINY
+from bregmat.base.tolerances import EPS, HALF_DIGITS, TINY
 from bregmat.constraints.columns import sense_codes
 from bregmat.engine.status import Status
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
 from bregmat.verification.figures import (
     EXACT,
+    ROUNDINGS,
     Verification,
+    allowance,
     check_arguments,
     excess_of,
     recompute,
@@ -62,10 +64,10 @@ class Distribution:
             report.problem("x is not a nonnegative vector on the support of prior", Status.UNKNOWN)
             return
         excess = excess_of(self.A @ x - self.b, self.sense)
-        noise = 8 * EPS * (np.abs(self.A) @ x + np.abs(self.b))
+        noise = 8 * EPS / ROUNDINGS * (np.abs(self.A) @ x + np.abs(self.b))
         worst = float((excess / self.unit).max(initial=0.0))
-        report.compare_rows(self.A @ x, excess, self.unit, noise / 16, np.ones(len(mu), dtype=bool))
-        is_feasible = bool((excess <= FEASIBLE * self.unit + noise).all())
+        report.compare_rows(self.A @ x, excess, self.unit, noise, np.ones(len(mu), dtype=bool))
+        is_feasible = bool((excess <= allowance(noise, self.unit)).all())
         if self.total is not None and not abs(x.sum() - self.total) <= 1e-12 * self.total:
             is_feasible = False
             report.problem(f"x sums to {float(x.sum()):.17g}")

@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.base.tolerances import CANCELLED, EPS, FEASIBLE, VANISHING
+from bregmat.base.tolerances import CANCELLED, EPS, VANISHING
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
 from bregmat.engine.status import Status
 from bregmat.verification.extended import LONG, eigenpairs, is_semidefinite, numbers, unit_of
-from bregmat.verification.figures import Verification
+from bregmat.verification.figures import ROUNDINGS, Verification
 
 NOISE = 32.0  # rounding errors that a proof of infeasibility may contain
-ROUNDINGS = 16.0  # rounding errors that the value of a row may contain
 # (sign, coefficient) of the squares ``|z_a + sign z_b|^2`` of an entry of a form
 _SQUARES = {"": ((0, 1.0),), "-": ((-1, 1.0),), "+": ((1, 1.0),), ".": ((1, 0.25), (-1, -0.25))}
 
@@ -306,11 +305,6 @@ class WrittenRows:
         singular = keeps_rank and size == 0 and float(np.trace(S)) > 1e3 * NOISE * EPS * rows * float(np.trace(N))
         if not (total < -NOISE * rows * EPS * size or singular):
             report.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
-
-
-def allowance(noise: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Violations up to which rows count as met: a fraction of their unit, and some rounding errors unless these are large."""
-    return FEASIBLE * unit + np.minimum(ROUNDINGS * noise, CANCELLED * unit)
 
 
 def _dense(C: Any) -> np.ndarray:

@@ -14,9 +14,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.neighbors import NearestNeighbors
 
-from bregmat_app.label.answers import Answer, rows_of
-from bregmat_app.label.groups import Groups, Links
-from bregmat_app.label.learning import Learned, Learning
+from bregmat_app.label.groups import Groups
 
 NEAREST = 10  # neighbours that a point is linked to
 MOST_LINKED = 3000  # points of the graph; others take the cluster of the nearest of these
@@ -164,46 +162,14 @@ def scores(first: np.ndarray, chosen: list[list[int]], some: np.ndarray) -> np.n
     return np.exp(-cdist(first[some], first[given], "sqeuclidean") / (width * median)) @ A + mean
 
 
-class Agreement:
-    """Compares clusters with known labels, and with what random questions would give.
+def agreement(clusters: np.ndarray, classes: Sequence[str]) -> dict[str, float] | None:
+    """Return `accuracy` and `nmi` of clusters compared with known labels; None without two labels.
 
-    The other session asks whether random pairs of points are the same, gets its answers from the labels, learns with the same
-    settings, and is told the number of classes. Points with an empty label are left out.
+    The accuracy is the fraction of points whose label is the most frequent one of their cluster. Points with an empty label are left out.
     """
-
-    def __init__(self, learning: Learning, classes: Sequence[str]) -> None:
-        self.learning = learning
-        self.known = np.flatnonzero([bool(name) for name in classes])
-        self.code = np.unique(np.array([str(classes[i]) for i in self.known.tolist()]), return_inverse=True)[1]
-        self._rng = np.random.default_rng(0)
-        self._answers: list[Answer] = []
-        self._learned: Learned | None = None
-        self._random: dict[int, dict[str, float]] = {}
-
-    def of(self, clusters: np.ndarray, n_answers: int) -> dict[str, dict[str, float]] | None:
-        """Return `accuracy` and `nmi` of the clusters ("chosen") and of as many random questions ("random"); None without two labels.
-
-        The accuracy is the fraction of points whose label is the most frequent one of their cluster.
-        """
-        if len(np.unique(self.code)) < 2:
-            return None
-        if n_answers not in self._random:
-            self._random[n_answers] = self._scores(self._random_clusters(n_answers))
-        return {"chosen": self._scores(clusters), "random": self._random[n_answers]}
-
-    def _scores(self, clusters: np.ndarray) -> dict[str, float]:
-        """Compare the clusters of the labelled points with their labels."""
-        found = clusters[self.known]
-        right = contingency_matrix(self.code, found).max(axis=0).sum()
-        return {"accuracy": float(right / len(found)), "nmi": float(normalized_mutual_info_score(self.code, found))}
-
-    def _random_clusters(self, n_answers: int) -> np.ndarray:
-        """Return the clusters of all points after answers to random questions."""
-        for number in range(len(self._answers) + 1, n_answers + 1):
-            i, j = self._rng.choice(len(self.known), 2, replace=False).tolist()
-            kind = "same" if self.code[i] == self.code[j] else "different"
-            self._answers.append(Answer(number, kind, (int(self.known[i]), int(self.known[j]))))
-        answers, start = self._answers[:n_answers], self.learning.start
-        self._learned = self.learning.learn(rows_of(answers, start.near, start.far), self._learned)
-        mapped = self.learning.X @ self._learned.map
-        return find_clusters(mapped, start.first, Links(answers).groups(), int(self.code.max()) + 1).key
+    known = np.flatnonzero([bool(name) for name in classes])
+    labels, found = np.asarray(classes)[known], clusters[known]
+    if len(np.unique(labels)) < 2:
+        return None
+    right = contingency_matrix(labels, found).max(axis=0).sum()
+    return {"accuracy": float(right / len(found)), "nmi": float(normalized_mutual_info_score(labels, found))}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bregmat_app.label.answers import Answer, Answers, rows_of
-from bregmat_app.label.clusters import Agreement, Clusters, find_clusters
+from bregmat_app.label.clusters import Clusters, agreement, find_clusters
 from bregmat_app.label.groups import MOST_CLASSES, Groups, LabelClass, Links
 from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import MET, NEARLY_MET, LabelSettings, Learned, Learning, plane
@@ -82,7 +82,6 @@ class Session:
         prior = self.learning.learn(None)
         self.state = SessionState(0, [], self.groups, prior, plane(self.learning.covariance, prior.map, None), 0.0)
         self.learn()
-        self.agreement = None if points.classes is None else Agreement(self.learning, points.classes)
 
     def say(self, event: Any) -> None:
         """Write an answer, an undo or a redo to the journal. ValueError if it is not valid. Call :meth:`learn` afterwards."""
@@ -251,11 +250,11 @@ class Session:
             found.append(PointLabel(str(self.points.names[i]), label, "given" if given else "inferred", is_clear))
         return found
 
-    def compared(self, clusters: Clusters, state: SessionState) -> dict[str, dict[str, float]] | None:
-        """Return how well the clusters agree with the known labels; None without labels or answers. See :class:`Agreement`."""
-        if self.agreement is None or not state.answers:
+    def compared(self, clusters: Clusters, state: SessionState) -> dict[str, float] | None:
+        """Return how well the clusters agree with the known labels; None without labels or answers."""
+        if self.points.classes is None or not state.answers:
             return None
-        return self.agreement.of(clusters.key, len(state.answers))
+        return agreement(clusters.key, self.points.classes)
 
     def neighbours(self, state: SessionState, point: Any) -> dict[str, Any]:
         """Return the nearest neighbours of a point in the prior and in the learned metric."""
