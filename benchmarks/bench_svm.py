@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import harness
@@ -246,8 +247,11 @@ def as_called(case: Case, repeats: int, wall: bool) -> list[str]:
     return [case.label, *times, f"{clock['svc'] / clock['ours']:.2f}", f"{ours.gap_:.0e}"]
 
 
-def other_kernels(repeats: int, wall: bool) -> Iterator[list[str]]:
-    """Both estimators with other kernels: few features and many samples, and one machine for each of 45 pairs of digits."""
+def other_kernels(names: list[str] | None, repeats: int, wall: bool) -> Iterator[list[str]]:
+    """Both estimators with other kernels: few features and many samples, and one machine for each of 45 pairs of digits.
+
+    MarginSVC as called, and until no optimality condition is violated by more than 1e-3, which is SVC's own rule.
+    """
     from sklearn.datasets import load_digits
     from sklearn.svm import SVC
 
@@ -268,17 +272,42 @@ def other_kernels(repeats: int, wall: bool) -> Iterator[list[str]]:
         ("digits, odd", {"kernel": "poly", "coef0": 1}),
         ("digits, ten classes", {"kernel": "rbf"}),
         ("digits, ten classes", {"kernel": "poly"}),
+        ("digits, ten classes", {"kernel": "poly", "coef0": 1}),
         ("digits, ten classes", linear),
     ):
+        if names is not None and name.split()[0].rstrip(",") not in names:
+            continue
+        rough = ActiveSet(violation_tol=1e-3, certify=False)
         clock, models = Clock(wall), {"ours": MarginSVC(**settings), "svc": SVC(**settings)}
+        models["rough"] = MarginSVC(**settings, solver=rough)
         for model in models.values():
             model.fit(*tables[name])
         for _ in range(repeats):
             for key, model in models.items():
                 clock.run(key, lambda model=model, name=name: model.fit(*tables[name]))
         text = ", ".join(f"{key} = {value}" for key, value in settings.items())
-        times = [harness.seconds(clock["ours"]), harness.seconds(clock["svc"])]
-        yield [name, text, *times, f"{clock['svc'] / clock['ours']:.2f}", f"{models['ours'].gap_:.0e}"]
+        cells = [harness.seconds(clock[key]) for key in ("ours", "rough", "svc")]
+        cells += [f"{clock['svc'] / clock[key]:.2f}" for key in ("ours", "rough")]
+        yield [name, text, *cells, f"{models['ours'].gap_:.0e}", f"{shortfall(models['svc'], models['ours']):.0e}"]
+
+
+def shortfall(svc: Any, ours: Any) -> float:
+    """The largest distance of a machine of SVC from the proven optimum of the dual problem, relative to it."""
+    from sklearn.metrics.pairwise import pairwise_kernels
+
+    k, ends = len(svc.classes_), np.cumsum(np.r_[0, svc.n_support_])
+    own = [slice(start, end) for start, end in zip(ends, ends[1:])]
+    params = {"gamma": svc._gamma, "degree": svc.degree, "coef0": svc.coef0}
+    short = []
+    for (i, j), result in zip(combinations(range(k), 2), ours.result_ if k > 2 else [ours.result_], strict=True):
+        V = np.vstack([svc.support_vectors_[own[i]], svc.support_vectors_[own[j]]])
+        x = np.concatenate([svc.dual_coef_[j - 1, own[i]], svc.dual_coef_[i if k > 2 else 0, own[j]]])
+        q = 0.0
+        for start in range(0, len(V), 1000):
+            K = pairwise_kernels(V[start : start + 1000], V, metric=svc.kernel, filter_params=True, **params)
+            q += x[start : start + 1000] @ (K @ x)
+        short.append(1.0 - (np.abs(x).sum() - 0.5 * q) / result.dual_bound)
+    return max(short)
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -360,9 +389,9 @@ def main() -> None:
         if cells:
             title = "As users call them: MarginSVC().fit, its proof to 1e-6 included, and SVC().fit, tol 1e-3"
             harness.print_table(title, ["case", "MarginSVC", "SVC", "SVC / MarginSVC", "gap"], cells)
-    if "kernels" not in skip and names is None:
-        header = ["data", "machine", "MarginSVC", "SVC", "SVC / MarginSVC", "gap"]
-        harness.print_table("Other kernels, as users call them", header, other_kernels(given.repeats, wall))
+    if "kernels" not in skip:
+        header = ["data", "machine", "MarginSVC", "to 1e-3", "SVC", "times", "times to 1e-3", "gap", "SVC short"]
+        harness.print_table("Other kernels, as users call them", header, other_kernels(names, given.repeats, wall))
     if "precomputed" not in skip and modes:
         rows = [compare(case, skip, given.repeats, wall, given=True) for case in cases(PRECOMPUTED, names)]
         for mode, title in (("rough", "Precomputed kernel, violation 1e-3"), ("exact", "Precomputed kernel, exact")):

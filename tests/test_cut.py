@@ -685,3 +685,17 @@ def test_kinds_of_graphs():
     given = A.copy()
     balanced_cut(given)
     assert_array_equal(given, A)
+
+
+def test_no_hyperplanes_after_the_time_limit(rng, monkeypatch):
+    """The cuts of the first vectors are kept; the relaxation is bounded, but no longer rounded to cuts."""
+    A = np.triu(rng.random((60, 60)) < 0.2, 1) * 1.0
+    offered, offer = [], BestCut.offer
+    monkeypatch.setattr(BestCut, "offer", lambda best, scores: offered.append(len(scores)) or offer(best, scores))
+    balanced_cut(A + A.T, random_state=0)
+    within = len(offered)
+    monkeypatch.setattr("bregmat.applications.cut.search.seconds_left", lambda: -1.0)
+    offered.clear()
+    late = balanced_cut(A + A.T, random_state=0)
+    assert len(offered) == 2 < within
+    assert late.lower_bound <= late.objective < np.inf

@@ -13,6 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric, verify
+from bregmat.applications.simplex.problem import NearestDistribution
+from bregmat.applications.simplex.solvers import VectorNewton
 from bregmat.base.linalg import conjugate_gradients
 from bregmat.base.threads import time_limit
 from bregmat.certificates import infeasibility
@@ -21,6 +23,7 @@ from bregmat.certificates.restoration import restore
 from bregmat.coordinates.priors import iterate_at_prior, kernel_coordinates, metric_coordinates
 from bregmat.engine.problem import Certificate, Proof
 from bregmat.solvers.base import MatrixState
+from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
 from states import saved_and_loaded
@@ -305,6 +308,20 @@ def test_proofs_are_not_improved_when_the_time_is_over():
     assert infeasibility.irreducible(problem, infeasibility._pruned(problem, proof)).rows.tolist() == [0, 1]
     with time_limit(-1.0):
         assert infeasibility.irreducible(problem, infeasibility._pruned(problem, proof)) is proof
+
+
+def test_a_hessian_of_many_columns_keeps_the_time_limit(rng):
+    """It is computed in blocks; without it, neither a step nor a restoration is done."""
+    A = rng.random((3, 20_000))
+    problem, _ = NearestDistribution.build(np.ones(20_000), A, A @ rng.dirichlet(np.ones(20_000)), "==", 1.0)
+    solver = VectorNewton(DualNewton())
+    state = solver.init(problem, 1e-9, None)
+    assert state.p != pytest.approx(problem.b, rel=1e-6)
+    with time_limit(-1.0):
+        assert solver.step(problem, state) is state
+        assert problem.certify(state).max_violation == problem.worst(state.p) > 0.0
+    assert solver.step(problem, state).objective > state.objective
+    assert problem.certify(state).max_violation < problem.worst(state.p)
 
 
 def test_iterations_inside_of_a_step_keep_the_time_limit(rng):

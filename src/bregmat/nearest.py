@@ -81,7 +81,8 @@ def nearest_kernel(
     max_iter : int, optional
         Limit on steps: 300 Newton steps, unless the solver that is asked for has its own default.
     max_seconds : float, optional
-        Limit on wall time.
+        Limit on wall time, checked between steps and within long ones. A single factorisation, product of matrices or eigenproblem is
+        not interrupted, and the last point is certified after the limit.
     warm_start : MatrixResult, optional
         An earlier result. Its dual weights are reused; new constraints at the end start with weight 0.
     callback : callable, optional

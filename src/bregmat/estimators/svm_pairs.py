@@ -121,7 +121,9 @@ class _PairTraining:
             check_support(X, rows[result.support], base)
         if self.center is not None:
             # w'(x - center) + b = w'x + (b - w'center)
-            result.intercept -= float((problem.signs * result.alpha) @ self.shifts[rows])
+            on = result.support
+            weights_of_features = (problem.signs * result.alpha)[on] @ (X[rows[on]] - self.center)
+            result.intercept -= float(weights_of_features @ self.center)
         self.stop.asked = self.stop.asked or result.exit_reason is ExitReason.INTERRUPTED
         self._raise_without_solution(result, first, second)
         if kernel.formed is not None:  # the samples are ordered by class
@@ -147,11 +149,6 @@ class _PairTraining:
         K[:m, m:] = self.whole.block(self.rows[first], self.rows[second])
         K[m:, :m] = K[:m, m:].T
         return Part(self.whole, rows, K), rows
-
-    @cached_property
-    def shifts(self) -> np.ndarray:
-        """Products of the centred examples and the center, shape (n,)."""
-        return np.asarray((self.examples.X - self.center) @ self.center)
 
     @cached_property
     def memory(self) -> np.ndarray:

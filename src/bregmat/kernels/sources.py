@@ -264,6 +264,8 @@ class Part(KernelSource):
     def __init__(self, source: KernelSource, rows: np.ndarray, formed: np.ndarray | None = None) -> None:
         self.n, self.source, self.rows, self.formed = len(rows), source, rows, formed
         self.nonnegative, self.rounding = source.nonnegative, source.rounding
+        if formed is not None:
+            np.fill_diagonal(formed, self.source.diagonal()[rows])  # which has less rounding
 
     def diagonal(self) -> np.ndarray:
         return self.source.diagonal()[self.rows] if self.formed is None else self.formed.diagonal()

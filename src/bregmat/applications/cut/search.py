@@ -11,6 +11,7 @@ from bregmat.applications.cut.lowrank import LowRank
 from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
+from bregmat.base.threads import seconds_left, time_limit
 from bregmat.engine.loop import ENDED, Outcome, RunLog, repeat
 from bregmat.engine.problem import Certificate
 from bregmat.engine.status import ExitReason, Status
@@ -69,7 +70,7 @@ class CutSearch:
             if reason in ENDED or log.before >= max_iter:
                 break
         if reason in (ExitReason.TIME, ExitReason.INTERRUPTED):
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), time_limit(0.0 if reason is ExitReason.TIME else np.inf):
                 self.measure(reason is ExitReason.TIME)
         name = " + ".join(names) if log.before else "certificate of the cut"
         return log.outcome(self.certificate(), self.tol, reason, name, log.before, by_own_rule=True)
@@ -113,9 +114,9 @@ class CutSearch:
 
     # ------------------------------------------------------------------ cuts and bounds
     def round(self, method: CentralPath | LowRank, times: int) -> None:
-        """Cut by up to ``times`` random hyperplanes, until the bound is reached or none are left."""
+        """Cut by up to ``times`` random hyperplanes, until the bound is reached, none are left or the time is over."""
         for _ in range(min(times, self.n_roundings)):
-            if self.is_proven:
+            if self.is_proven or (np.isfinite(self.best.value) and seconds_left() < 0):
                 return
             self.best.offer(self.graph.balance.oriented(method.sample()))
             self.n_roundings -= 1

@@ -10,7 +10,8 @@ import scipy
 
 from bregmat.applications.simplex.subproblems import log_sum, newton_direction
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.threads import cached_property
+from bregmat.base.linalg import blocks
+from bregmat.base.threads import cached_property, seconds_left
 from bregmat.base.tolerances import EPS, FEASIBLE, TINY
 from bregmat.constraints.columns import sense_codes
 from bregmat.constraints.constraints import excess_of
@@ -111,7 +112,10 @@ class NearestDistribution(Problem):
         b, sense = as_column("b", b, c, scalar=True), sense_codes(sense, c).astype(float)
         if not support.all():
             A, prior = A[:, support], prior[support]
-        largest = abs(A).max(axis=1, initial=0.0) if isinstance(A, np.ndarray) else abs(A).max(axis=1).toarray().ravel()
+        if isinstance(A, np.ndarray):
+            largest = np.maximum(A.max(axis=1, initial=0.0), -A.min(axis=1, initial=0.0))
+        else:
+            largest = abs(A).max(axis=1).toarray().ravel()
         factor = np.exp2(np.round(np.log2(np.where(largest > 0, largest, 1.0))))
         A = A / factor[:, None] if isinstance(A, np.ndarray) else scipy.sparse.diags_array(1.0 / factor).tocsr() @ A
         b = b / factor
@@ -217,14 +221,20 @@ class NearestDistribution(Problem):
         """The largest relative violation."""
         return float(self.violation(p).max(initial=0.0))
 
-    def hessian(self, rows: np.ndarray, x: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """The Hessian of -g in ``sign * mu`` for some rows: ``A diag(x) A'``, or the covariance of the rows if the sum is fixed."""
+    def hessian(self, rows: np.ndarray, x: np.ndarray, p: np.ndarray) -> np.ndarray | None:
+        """The Hessian of -g in ``sign * mu`` for some rows: ``A diag(x) A'``, or the covariance of the rows if the sum is fixed.
+
+        None if the time limit is exceeded before it is complete.
+        """
         mean = p[rows] / self.total if self.total is not None else np.zeros(len(rows))
         if isinstance(self.A, np.ndarray):
             H = np.zeros((len(rows), len(rows)))
-            for first in range(0, len(x), 8192):
-                part = self.A[rows, first : first + 8192] - mean[:, None]
-                H += (part * x[first : first + 8192]) @ part.T
+            numbers = min(2_000_000, 8192 * max(1, len(rows)))
+            for some in blocks(len(x), len(rows), numbers):
+                if seconds_left() < 0:
+                    return None
+                part = self.A[rows, some] - mean[:, None]
+                H += (part * x[some]) @ part.T
         else:
             # the mean is subtracted from the few columns with much of x, where the difference of moments would cancel
             heavy = np.flatnonzero(x > x.sum() / 64) if self.total is not None else np.zeros(0, dtype=int)
@@ -323,6 +333,8 @@ class NearestDistribution(Problem):
             q = -(self.excess(p) + margin)
             rows = np.flatnonzero(self.varies & (equal | (y > 0) | (q < 0.1 * self.unit)))
             H = self.hessian(rows, x, p)
+            if H is None:
+                return None
             H[np.diag_indices_from(H)] += 1e-12 * np.diag(H) + TINY
             d = np.zeros_like(p)
             d[rows] = newton_direction(H, q[rows], y[rows], ~equal[rows])

@@ -61,6 +61,8 @@ class VectorNewton(_VectorSolver):
         y = sign * state.mu
         rows = np.flatnonzero(problem.varies & ((y != 0) | ~bounded | (q < 0.1 * problem.unit)))
         H = problem.hessian(rows, state.x, state.p)
+        if H is None:
+            return state
         D = np.maximum(np.diag(H), TINY + 1e-14 * np.diag(H).max(initial=0.0))
         move = np.maximum(-q[rows] / D, np.where(bounded, -y, -np.inf)[rows])
         norm = float(np.sqrt(move @ (D * move)))

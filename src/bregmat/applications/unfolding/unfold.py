@@ -150,12 +150,13 @@ def unfold(
         result = nearest_kernel(
             Factor(np.sqrt(scale) * N), rows, divergence=divergence, slack_weight=slack_weight, solver=solver, **limits
         )
-    U, sigma, _ = np.linalg.svd(result.factor, full_matrices=False)
+    G = result.factor
+    G = G @ np.linalg.eigh(G.T @ G)[1][:, ::-1]  # columns are orthogonal, the longest first
     return compose(
         UnfoldResult,
         result,
         seconds=time.perf_counter() - clock,
-        factor=U * sigma,
+        factor=G,
         pairs=pairs,
         sq_distances=sq,
         prior_scale=float(scale),
