@@ -600,7 +600,6 @@ ENTRIES = {
         },
         {"X": "X|the data"},
     ),
-    "Constraints.to_frame": Entry(PAIR.to_frame, {}, {"library": SETTING}),
     "Constraints.select": Entry(
         PAIR.select,
         {"mask": [0]},
@@ -1040,7 +1039,6 @@ ENTRIES |= {
             "n_components": count(1) | {"many": 4},
             "eta": number(0, -1.0, none=True),
             "n_rounds": count(1),
-            "max_norm": number(0, -1.0, none=True),
             "random_state": SEED,
         },
     ),

@@ -45,6 +45,7 @@ def test_no_false_word(family):
         "quadratic:95387",  # a bound that raises the linear term by 6e-16 and says so, beside one that is 5e6 lower
         "quadratic:95524",  # a bound that only directions through variables with almost no reduced gradient prove
         "wide_bounds_repeated:97166",  # a product with a difference of points that a must-link joins, which is exactly 0
+        "cliques_repeated:110170",  # on a line, a near copy was so near that the planted distance had lost eight digits
         "quadratic:480",  # multipliers that must move by less than their last digit
         "vanishing:294",  # a row that is rounding, and weights beyond all numbers (UNKNOWN for INFEASIBLE)
         "unfoldings:20171",  # two points so near to each other that the slack of their distance was too small to start from

@@ -148,12 +148,13 @@ class Draw:
         is_kernel = self.prior_kind in ("dense", "low_rank") or "cond" in self.prior_kind  # which has rounded squares
         for _ in range(int(self.rng.integers(1, 1 + max(1, self.n // 3))) if self.repeats else 0):
             i, j = self.pair()
-            error = (
-                0.0
-                if self.repeats == "exact" or self.rng.random() < 0.5
-                else 10.0 ** self.rng.uniform(-3 if is_kernel else -6, -1)
-            )
-            X[i] = X[j] * (1.0 + error * self.rng.normal(size=X.shape[1]))
+            least = -3 if is_kernel else -6
+            exact = self.repeats == "exact" or self.rng.random() < 0.5
+            error = 0.0 if exact else 10.0 ** self.rng.uniform(least, -1)
+            apart = error * self.rng.normal(size=X.shape[1])
+            if error:  # normal numbers may be small
+                apart *= max(1.0, 10.0**least * np.linalg.norm(X[j]) / np.linalg.norm(apart * X[j]))
+            X[i] = X[j] * (1.0 + apart)
             self.copies.append((i, j))
             self.errors += f" {error:.0e}"
         return X

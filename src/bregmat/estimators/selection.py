@@ -184,8 +184,8 @@ class Trials:
         own = X[np.ix_(train, train)] if self.is_pairwise else X[train]
         part = replace(sample, learner=self.learner, X=own, labels=sample.labels.of_rows(train), candidate=candidate)
         problem = self.learner._problem(part)
-        result, _ = part.learn(problem)
-        return lambda rows: problem.mapped(result, X[np.ix_(rows, train)] if self.is_pairwise else X[rows])
+        learned = problem.map_of(part.learn(problem)[0])
+        return lambda rows: learned.transform(X[np.ix_(rows, train)] if self.is_pairwise else X[rows])
 
 
 @dataclass(eq=False)
