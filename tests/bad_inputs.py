@@ -600,7 +600,6 @@ ENTRIES = {
         },
         {"X": "X|the data"},
     ),
-    "Constraints.to_frame": Entry(PAIR.to_frame, {}, {"library": SETTING}),
     "Constraints.select": Entry(
         PAIR.select,
         {"mask": [0]},
@@ -866,6 +865,7 @@ ENTRIES = {
         with_setting("RetrievalLearner"),
         {},
         {
+            "prior": SETTING,
             "temperature": POSITIVE | {"word": "low"},
             "slack_weight": POSITIVE | {"word": "low"},
             "n_negatives": count(0, none=False),
@@ -1039,7 +1039,6 @@ ENTRIES |= {
             "n_components": count(1) | {"many": 4},
             "eta": number(0, -1.0, none=True),
             "n_rounds": count(1),
-            "max_norm": number(0, -1.0, none=True),
             "random_state": SEED,
         },
     ),

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import inspect
 import json
+import pkgutil
 import re
 import subprocess
 import sys
@@ -49,6 +50,20 @@ RESULT = (
     "history _repr_html_ transform spectrum values"
 )
 CONSTRUCTORS = "sq_distance similarity comparison similarity_comparison diagonal trace linear of from_pairs from_triplets from_frame"
+
+
+# ---------------------------------------------------------------- problems
+def test_few_problem_classes():
+    """(P), correlation matrices without and with weights, quadratic and semidefinite programs, softmax losses, distributions."""
+    for module in pkgutil.walk_packages(bregmat.__path__, "bregmat."):
+        if "_kernels._" not in module.name:
+            importlib.import_module(module.name)
+    classes, left = set(), [importlib.import_module("bregmat.engine.problem").Problem]
+    while left:
+        classes.update(new := left.pop().__subclasses__())
+        left += new
+    classes = {cls.__name__ for cls in classes if cls.__module__.startswith("bregmat.")}
+    assert len(classes) <= 7, classes
 
 
 # ---------------------------------------------------------------- public names

@@ -49,6 +49,8 @@ def test_adaboost(rng, kind):
     assert (result.predict(H) == np.where(H @ f >= 0, 1, -1)).all()
     assert np.mean(result.predict(H) != y) <= result.loss[-1]
     assert "n_iter=60, " in repr(result)
+    gaps = [record.gap for record in result.history]  # of the bound 0, relative to 1: the first loss
+    np.testing.assert_allclose(gaps, [1.0, *losses], **close)
     if kind == "separable":
         assert nearest_distribution(np.ones(d) / d, (H * y[:, None]).T, 0.0, "<=").status == "INFEASIBLE"
 

@@ -672,24 +672,6 @@ def test_rows_without_a_label_are_counted(bregmat, points):
     assert "3 of 60 rows have no label" in done.stderr
 
 
-@pytest.mark.slow
-def test_points_from_standard_input(points, tmp_path):
-    command = [sys.executable, "-m", "bregmat"]
-    given = ["learn", "-", "--labels", "kind", "--folds", "0", "--out", str(tmp_path / "m")]
-    done = subprocess.run([*command, *given], input=points.read_bytes(), capture_output=True)
-    assert done.returncode == 0, done.stderr
-    assert b"standard input: 60 points, 4 features" in done.stdout
-    given = ["transform", str(tmp_path / "m"), "-", "--out", str(tmp_path / "new.npy")]
-    done = subprocess.run([*command, *given], input=points.read_bytes(), capture_output=True)
-    assert done.returncode == 0, done.stderr
-    assert np.array_equal(np.load(tmp_path / "new.npy"), load(tmp_path / "m").transform(read_points(points).X))
-
-
-def test_standard_input_once(bregmat):
-    done = bregmat("learn", "-", "--constraints", "-")
-    assert done.exit_code == 2 and "standard input holds points or constraints, not both" in done.stderr
-
-
 def test_medians_come_from_the_model(bregmat, model, points):
     done = bregmat("transform", model, points, "--missing", "median", "--out", "new.csv")
     assert done.exit_code == 2 and "no medians to fill missing cells with" in done.stderr

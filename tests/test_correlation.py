@@ -606,6 +606,21 @@ def test_rank(rng, rank):
     assert "any rank" in result._repr_html_()
 
 
+def test_rank_keeps_the_better_of_two_searches():
+    """C is a correlation matrix, so that the bound is 0 and every relative gap of objectives above 1 is 1."""
+    F = np.random.default_rng(2).normal(size=(6, 6))
+    C = F @ F.T
+    d = np.sqrt(np.diag(C))
+    C = C / np.multiply.outer(d, d)
+    np.fill_diagonal(C, 1.0)
+    objectives = []
+    for limit in range(1, 40):  # the second search starts at about 20
+        result = nearest_correlation(C, rank=2, max_iter=limit)
+        objectives.append(result.objective)
+        assert result.objective == pytest.approx(0.5 * ((result.X - C) ** 2).sum())
+    assert np.diff(objectives).max() <= 1e-12
+
+
 def test_rank_that_does_not_bind_is_optimal(rng):
     C = broken(rng, 12)
     full = nearest_correlation(C)

@@ -487,20 +487,6 @@ def test_failed_write_keeps_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_killed_process_left_goes_at_the_next_write(tmp_path):
-    left, mine = tmp_path / ".model.0123456789ab.bregmat-tmp", tmp_path / ".other.tmp"
-    for path in (left, mine):
-        path.write_bytes(b"half")
-    with atomic_write(tmp_path / "first") as first, atomic_write(tmp_path / "second") as second:
-        assert not left.exists() and mine.exists()
-        first.write(b"1")  # the file of one that lives is not taken away
-        second.write(b"2")
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path != mine} == {
-        "first": b"1",
-        "second": b"2",
-    }
-
-
 def test_write_keeps_mode_and_follows_links(tmp_path):
     path, link = tmp_path / "model", tmp_path / "link"
     path.write_text("old")

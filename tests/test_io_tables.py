@@ -1,6 +1,5 @@
 """Points and constraints from files: what is read, and errors that name file, line and column."""
 
-import io
 import re
 import sys
 from dataclasses import replace
@@ -238,7 +237,7 @@ def test_damaged_files_are_named(tmp_path):
                 read_points(tmp_path / name)
 
 
-# ---------------------------------------------------------------- missing cells, encodings, decimal commas, standard input
+# ---------------------------------------------------------------- missing cells, encodings, decimal commas
 
 
 GAPS = "id,a,b,kind\np0,1,NA,x\np1,,4,NA\np2,3,6,\np3,5,?,y\np4,9,8,z\n"
@@ -325,29 +324,6 @@ def test_numbers_are_read_to_the_last_bit(text, rng):
     assert np.array_equal(read_points(text("a,b\n" + "".join(f"{v!r},1\n" for v in x.tolist()))).X[:, 0], x)
     words = "a;b\n" + "".join(f"{v!r};1\n".replace(".", ",") for v in x.tolist())
     assert np.array_equal(read_points(text(words)).X[:, 0], x)
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".npy"])
-def test_standard_input(tmp_path, monkeypatch, suffix):
-    X = np.arange(6.0).reshape(3, 2)
-    write_points(tmp_path / f"points{suffix}", X, names=["a", "b"])
-
-    class Terminal:
-        buffer = io.BytesIO((tmp_path / f"points{suffix}").read_bytes())
-
-    monkeypatch.setattr("sys.stdin", Terminal)
-    assert np.array_equal(read_points("-").X, X)
-
-
-def test_errors_of_standard_input(monkeypatch):
-    for content, message in (
-        (b"", "standard input: the file is empty"),
-        (b"a,b\n1,2\n3,x\n", "standard input, line 3, column 'b': 'x' is not a number"),
-        (b"\x1f\x8bxx", "standard input: damaged"),
-    ):
-        monkeypatch.setattr("sys.stdin", type("Terminal", (), {"buffer": io.BytesIO(content)}))
-        with pytest.raises(ValueError, match=message):
-            read_points("-")
 
 
 def test_tables_without_pandas(text, monkeypatch):

@@ -17,7 +17,7 @@ from sklearn.metrics import ndcg_score
 import bregmat
 from bregmat import ExitReason, RetrievalLearner, Status
 from bregmat.base.linalg import unit_rows
-from bregmat.retrieval.passes import Comparison, Corpus, RetrievalPasses, Setting, compare
+from bregmat.retrieval.passes import Comparison, Corpus, Prior, RetrievalPasses, Setting, compare, inverse_moments
 from bregmat.retrieval.relevance import MEASURES, as_relevance, ranking_measures
 
 FAST = {"temperature": 0.1, "slack_weight": 10.0, "random_state": 0}
@@ -151,11 +151,14 @@ def test_nothing_is_learned_where_nothing_is_to_be_learned(rng):
     assert learner.report_["MRR"]["learned"] == learner.report_["MRR"]["as given"]
 
 
-def compared(ranks, losses):
-    """A comparison of not learning and of settings with these means, over 40 queries that differ in steps of 0.01."""
+def compared(ranks, losses, first=10.0):
+    """A comparison of not learning and of settings with these means, over 40 queries that differ in steps of 0.01.
+
+    ``first`` is the weight of the first setting: a prior has the weight 0.
+    """
     found, spread = Comparison(), np.linspace(-0.2, 0.2, 40)
     for k, (rank, loss) in enumerate(zip(ranks, losses)):
-        found.settings.append(None if k == 0 else Setting(0.1, 10.0**k))
+        found.settings.append(None if k == 0 else Setting(0.1, first if k == 1 else 10.0**k))
         found.measures.append(np.column_stack([rank + spread * (-1) ** k] * 4))
         found.losses.append(loss + spread)
         if k and found.prefers_last():
@@ -171,9 +174,18 @@ def test_what_is_chosen():
     assert compared([0.5, 0.6, 0.65], [2.0, 1.9, 1.9]) == 2
     assert compared([0.1, 0.2, 0.25], [2.0, 1.9, 1.9]) == 1  # where right answers are rare, by two standard errors
     assert compared([0.1, 0.2, 0.35], [2.0, 1.9, 1.9]) == 2
+    assert compared([0.1, 0.12], [2.0, 0.5]) == 0  # known answers of many have a lower loss in any case
     assert compared([1.0, 1.0], [2.0, 1.0]) == 1  # all right answers are first: losses tell whether to learn
     assert compared([0.5, 0.4], [2.0, 2.0]) == compared([0.5, 0.5], [2.0, 2.1]) == 0
     assert compared([0.5, 0.45, 0.5], [2.0, 2.1, 2.1]) == 0
+
+
+def test_priors_have_to_be_clearly_better():
+    assert compared([0.5, 0.51], [2.0, 2.0]) == 1  # the most cautious setting only has to be better at all
+    assert compared([0.5, 0.51], [2.0, 2.0], first=0.0) == 0
+    assert compared([0.5, 0.6], [2.0, 2.0], first=0.0) == compared([0.5, 0.5], [2.0, 1.9], first=0.0) == 1
+    assert compared([0.5, 0.6, 0.61, 0.62], [2.0, 2.0, 2.0, 2.0], first=0.0) == 2  # its most cautious setting, too
+    assert compared([0.5, 0.6, 0.59], [2.0, 2.0, 2.0], first=0.0) == 1
 
 
 def test_weights_rise_as_long_as_ranks_do(rng, monkeypatch):
@@ -193,9 +205,56 @@ def test_weights_rise_as_long_as_ranks_do(rng, monkeypatch):
     Q, D = noisy_pairs(rng, 300)
     corpus = Corpus.of(Q, D, as_relevance(None, 300, 300))
     paths = [[Setting(2.0, weight) for weight in (1.0, 3.0, 10.0, 30.0)], [Setting(1.0, 1.0), Setting(1.0, 3.0)]]
-    found = compare(corpus, paths, 0, np.random.default_rng(0))
+    found = compare(corpus, [Prior("identity", None, paths)], 0, np.random.default_rng(0))
     assert [(s.temperature, s.slack_weight) for s in found.settings[1:]] == list(ranks)
     assert found.best == 5
+
+
+def shared_directions(rng, n, noise=0.5):
+    """Queries and documents that share a few directions of large variance, which say nothing about what answers what."""
+    D = rng.normal(size=(n, 24))
+    Q = D + noise * rng.normal(size=(n, 24))
+    Q[:, :4], D[:, :4] = 2.0 * rng.normal(size=(n, 4)) + 8.0, 2.0 * rng.normal(size=(n, 4))
+    return Q, D
+
+
+def test_the_prior_is_chosen_before_anything_is_learned(rng):
+    """It needs no answers, so that it also helps where they are few and a fifth of them is wrong."""
+    Q, D = shared_directions(rng, 330)
+    answers = np.arange(30)
+    answers[:6] = np.roll(answers[:6], 1)
+    learner = RetrievalLearner(random_state=0).fit(Q[:30], D, np.column_stack([np.arange(30), answers]))
+    assert learner.prior_ == "covariance"
+    assert learner.selection_["candidate"][:2] == ["not learned", "prior covariance"]
+    pairs = np.column_stack([np.arange(300), np.arange(30, 330)])
+    given, learned = given_and_learned(learner, Q[30:], D, pairs)
+    assert learned > given + 0.2
+    np.testing.assert_allclose(learner.components_, learner.components_.T, atol=1e-12)
+
+
+def test_the_identity_is_the_prior_where_large_directions_tell(rng):
+    """The answers differ in the large directions; the small ones, which the covariance enlarges, are noise."""
+    Q = rng.normal(size=(120, 30)) * np.r_[np.full(4, 2.0), np.full(26, 0.3)]
+    D = Q.copy()
+    D[:, 4:] = 0.3 * rng.normal(size=(120, 26))
+    learner = RetrievalLearner(random_state=0).fit(Q[:60], D, np.column_stack([np.arange(60), np.arange(60)]))
+    assert learner.prior_ == "identity" and "prior covariance" in learner.selection_["candidate"]
+
+
+def test_given_prior(rng):
+    """The map is the root of P W P, with the learned W and the root P of the inverse moments, which is computed here once more."""
+    Q, D = shared_directions(rng, 60)
+    learner = RetrievalLearner(prior="covariance", **FAST).fit(Q, D)
+    q, d = unit_rows(Q), unit_rows(D)
+    M = (q.T @ q + d.T @ d) / 60
+    M = M / M.trace() * 24 + 3.0 * (1 + 24 / 120) * np.eye(24)
+    P = inverse_moments(Corpus.of(Q, D, as_relevance(None, 60, 60)))
+    np.testing.assert_allclose(P @ M @ P, np.eye(24), atol=1e-10)
+    W = learner.result_.coordinates.metric(learner.result_.iterate)
+    np.testing.assert_allclose(learner.components_ @ learner.components_, P @ W @ P, atol=1e-10)
+    assert learner.prior_ == "covariance" and learner.slack_weight_ == 10.0
+    assert RetrievalLearner(**FAST).fit(Q, D).prior_ == "identity"  # a temperature is in units of the cosines as given
+    assert RetrievalLearner(prior="identity", random_state=0).fit(Q, D).prior_ == "identity"
 
 
 def test_given_settings_are_used(rng):
@@ -264,7 +323,7 @@ def test_a_setting_that_is_worse_than_not_learning_is_reported(rng, monkeypatch)
         Corpus, "measures", lambda self, W: np.full((len(self.queries), 4), 0.4 if len(W) == 1 else 0.5)
     )
     monkeypatch.setattr(Corpus, "losses", lambda self, W, heats: np.zeros((len(self.queries), len(heats))))
-    found = compare(corpus, [[setting]], 0, np.random.default_rng(0))
+    found = compare(corpus, [Prior("identity", None, [[setting]])], 0, np.random.default_rng(0))
     found.best = 1
     text = RetrievalLearner(**FAST)._warning_text(setting, found)
     assert "held-out queries rank right answers lower" in text and "MRR 0.400, as given 0.500" in text
@@ -287,7 +346,8 @@ def test_a_later_list_starts_from_a_weight_that_is_not_larger(rng, monkeypatch):
     monkeypatch.setattr(Corpus, "losses", lambda self, W, heats: np.zeros((len(self.queries), len(heats))))
     Q, D = noisy_pairs(rng, 30)
     paths = [[Setting(2.0, weight) for weight in (1.0, 3.0, 10.0)], [Setting(1.0, 3.0)]]
-    compare(Corpus.of(Q, D, as_relevance(None, 30, 30)), paths, 0, np.random.default_rng(0))
+    corpus = Corpus.of(Q, D, as_relevance(None, 30, 30))
+    compare(corpus, [Prior("identity", None, paths)], 0, np.random.default_rng(0))
     assert starts[::3] == [1.0, 1.0, 3.0, 3.0]  # of the first fold: the identity, then each list
 
 
@@ -425,6 +485,7 @@ def test_data_frames(rng):
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
+        ({"prior": "variance"}, ValueError, 'prior must be "auto", "identity" or "covariance"; got \'variance\''),
         ({"temperature": "low"}, ValueError, "temperature must be \"auto\" or a number; got 'low'"),
         ({"temperature": 0.0}, ValueError, 'temperature must be "auto" or positive and finite'),
         ({"slack_weight": np.inf}, ValueError, 'slack_weight must be "auto" or positive and finite'),

@@ -172,6 +172,22 @@ def test_candidates_that_are_clearly_behind_are_dropped(rng):
     assert found.table()["chosen"] == [False, True, False, False] and np.isnan(found.table()["score"][2])
 
 
+@pytest.mark.parametrize(("behind", "n_folds"), [(1.4, 2), (1.6, 1)])
+def test_candidates_are_dropped_from_one_and_a_half_standard_errors_on(behind, n_folds, rng, monkeypatch):
+    better, difference = rng.normal(size=(2, 400))
+    difference = (difference - difference.mean()) / difference.std() + behind * np.sqrt(400 + 1.0) / 400
+    scores = {None: better - difference, "neighbors": better}
+    monkeypatch.setattr(selection, "judged", lambda labels, fold, mapped: mapped)
+
+    def trials(candidate, train):
+        return scores[candidate.strategy]
+
+    trials.sample = SimpleNamespace(labels=None)
+    found = Selection([Candidate(None), Candidate("neighbors")])
+    race(found, trials, [Fold(*np.zeros((3, 1), int))] * 2, [0, 1])
+    assert found.table()["n_folds"] == [n_folds, 2]
+
+
 def test_a_simpler_candidate_wins_within_half_a_standard_error(rng):
     better = rng.normal(size=400)
     error = np.sqrt(400 + 1.0) / 400

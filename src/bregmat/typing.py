@@ -38,7 +38,6 @@ UnfoldObjective: TypeAlias = Literal["divergence", "variance"]
 DecisionShape: TypeAlias = Literal["ovr", "ovo"]
 OnlineLossName: TypeAlias = Literal["squared"]
 Instances: TypeAlias = Literal["pairs", "vectors", "matrices"]
-FrameLibrary: TypeAlias = Literal["pandas", "polars"]
 
 
 # ---------------------------------------------------------------- arrays

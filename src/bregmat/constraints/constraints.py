@@ -16,7 +16,7 @@ from bregmat.constraints.relations import BUILT_IN, SAMPLES, Relation, table_of
 from bregmat.constraints.summary import summary_html, summary_text
 from bregmat.constraints.tables import Row, columns_of, data_frame
 from bregmat.constraints.terms import Terms, whole_value
-from bregmat.typing import FrameLibrary, Labels
+from bregmat.typing import Labels
 
 
 def excess_of(p: np.ndarray, bound: np.ndarray, sense: np.ndarray) -> np.ndarray:
@@ -334,12 +334,8 @@ class Constraints:
         return self.violation(G) <= tol
 
     # ------------------------------------------------------------------ as text and as a table
-    def to_frame(self, library: FrameLibrary = "pandas") -> Any:
-        """The constraints as a data frame, which :meth:`from_frame` reads back exactly.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars"}
+    def to_frame(self) -> Any:
+        """The constraints as a data frame of pandas, which :meth:`from_frame` reads back exactly.
 
         Returns
         -------
@@ -347,7 +343,7 @@ class Constraints:
             Columns relation, i, j, k, l, bound, sense, weight, one row a constraint; the bound of a comparison is minus its
             margin. Constraints of :meth:`linear` raise ``ValueError``: matrices have no column form.
         """
-        return data_frame(columns_of(self), library, numbered=() if self.ids is not None else SAMPLES)
+        return data_frame(columns_of(self), numbered=() if self.ids is not None else SAMPLES)
 
     def describe(self, row: int | np.integer, sample_id: Labels | None = None) -> str:
         """One constraint as text, for reports and messages; `sample_id` gives names to row numbers."""

@@ -25,7 +25,6 @@ from bregmat.constraints.tuples import TupleTable, read_tuples
 COLUMNS = ("relation", *SAMPLES, "bound", "sense", "weight")
 NEEDED = ("relation", "bound", "sense")
 WITHOUT_BOUNDS = "a table of pairs or triplets without bounds has none of the columns relation, bound and sense"
-LIBRARIES = ("pandas", "polars")
 # Percentiles of the distances between points that bound the nearest and the farthest graded pairs, as for other pairs.
 PERCENTILES = (5.0, 95.0)
 INTEGERS, NUMBERS = int | np.integer, int | float | np.integer | np.floating
@@ -374,20 +373,13 @@ def columns_of(constraints: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------- data frames
-def data_frame(columns: Mapping[str, Any], library: str, *, numbered: Iterable[str] = ()) -> Any:
-    """A data frame of pandas or polars; ``numbered`` columns hold integers or None."""
-    as_choice("library", library, LIBRARIES)
+def data_frame(columns: Mapping[str, Any], *, numbered: Iterable[str] = ()) -> Any:
+    """A data frame of pandas; ``numbered`` columns hold integers or None."""
     try:
-        module = importlib.import_module(library)
+        pandas = importlib.import_module("pandas")
     except ImportError as error:
-        raise ImportError(f'to_frame needs {library}: pip install "bregmat[frames]"') from error
-    columns = dict(columns)
-    for name in numbered:
-        if library == "pandas":
-            columns[name] = module.array(columns[name], dtype="Int64")
-        else:
-            columns[name] = module.Series(columns[name], dtype=module.Int64)
-    return module.DataFrame(columns)
+        raise ImportError('to_frame needs pandas: pip install "bregmat[frames]"') from error
+    return pandas.DataFrame(dict(columns) | {name: pandas.array(columns[name], dtype="Int64") for name in numbered})
 
 
 def frame_columns(frame: Any) -> dict[str, Any]:

@@ -417,10 +417,8 @@ class Coordinates:
                 return here, bind(constraints, inside, touched, terms=terms, are_terms=are_terms), None
         Z, rounding = self._placed(points, Z, invariant)
         unmapped = None if self.R is None or self.owns_base else UnmappedPoints(points, self.R)
-        mapped, sizes = (None, None) if unmapped is None else (unmapped.vectors, unmapped.sizes)
-        operator = bind(constraints, Z, touched, rounding, terms=terms, mapped=mapped)
-        is_exact = self.R is None and not self.owns_base
-        errors = row_errors(operator, constraints, terms, Z, touched, rounding, is_exact, sizes)
+        operator = bind(constraints, Z, touched, rounding, terms=terms, unmapped=unmapped)
+        errors = row_errors(operator, constraints, terms, Z, touched, rounding, unmapped)
         if self.scale:
             return self, operator, errors
         # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds

@@ -235,9 +235,7 @@ def solve(
 class Method(Protocol):
     """What :func:`repeat` drives: a method that keeps its own point."""
 
-    def measure(
-        self, is_last: bool
-    ) -> dict[str, float]: ...  # figures of the record; ``is_last``: the limit is reached
+    def measure(self, is_last: bool) -> dict[str, float]: ...  # figures of a record; is_last: the limit is reached
     def ended(self) -> ExitReason | None: ...  # why it does not continue
     def step(self) -> None: ...  # raises one of ``BROKEN`` if a number overflows, and keeps its point
 

@@ -223,9 +223,6 @@ class KernelProblem(TrainingProblem):
     def map_of(self, result: MatrixResult) -> FactorMap:
         """The learned kernel on any points."""
 
-    def mapped(self, result: MatrixResult, X: Any) -> np.ndarray:
-        return self.map_of(result).transform(X)
-
 
 @dataclass(frozen=True, eq=False)
 class FactorProblem(KernelProblem):

@@ -35,7 +35,9 @@ N_FOLDS = 3
 FOLDS_OF_FEW = 5  # of at most FEW_ROWS rows: their training parts are nearer to all rows, and fits are quick
 FEW_ROWS = 500
 N_NEIGHBORS = 5  # nearest rows that a score looks at
-BEHIND = 1.5  # standard errors by which a candidate must be behind to be dropped: with 2, 37 settings have the same choices
+BEHIND = (
+    1.5  # standard errors by which a candidate must be behind to be dropped: with 2, 37 settings have the same choices
+)
 TIE = 0.5  # standard errors within which the simpler candidate is preferred
 TIE_OF_NUMBERS = 1.0  # the same for numbers, whose squared errors are dominated by a few rows
 MORE_PASSES = 3  # passes that are tried beside one
@@ -182,8 +184,8 @@ class Trials:
         own = X[np.ix_(train, train)] if self.is_pairwise else X[train]
         part = replace(sample, learner=self.learner, X=own, labels=sample.labels.of_rows(train), candidate=candidate)
         problem = self.learner._problem(part)
-        result, _ = part.learn(problem)
-        return lambda rows: problem.mapped(result, X[np.ix_(rows, train)] if self.is_pairwise else X[rows])
+        learned = problem.map_of(part.learn(problem)[0])
+        return lambda rows: learned.transform(X[np.ix_(rows, train)] if self.is_pairwise else X[rows])
 
 
 @dataclass(eq=False)

@@ -36,7 +36,7 @@ def read_constraints(
     Parameters
     ----------
     path : path
-        .csv or .tsv (also .gz) with a header line, or .parquet; "-" is standard input. Columns: `relation`
+        .csv or .tsv (also .gz) with a header line, or .parquet. Columns: `relation`
         (sq_distance, similarity, comparison, similarity_comparison, diagonal, trace, or a registered one), the samples `i`, `j`,
         `k`, `l` that the relation needs, `bound`, `sense` ("<=", ">=", "=="), and optionally `weight` (default 1; inf makes a constraint
         hard). `bound` of a comparison is minus its margin, sq_dist(i, j) - sq_dist(k, l) <= bound, and may be left empty (0).

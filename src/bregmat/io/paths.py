@@ -3,14 +3,9 @@
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["atomic_write", "check_writable"]
 
@@ -27,9 +22,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 def check_readable(path: Path) -> None:
     """Raise OSError for a pipe, a socket or a device, which could be waited for without end; what does not exist is left to `open`."""
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise OSError(
-            f"cannot read {os.fspath(path)!r}: it is not a regular file; copy it to one, or use - for standard input"
-        )
+        raise OSError(f"cannot read {os.fspath(path)!r}: it is not a regular file; copy it to one")
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
@@ -75,38 +68,20 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file in the folder of `path`; it replaces `path` when the block ends without an error.
 
-    Temporary files of killed processes in this folder are removed first.
+    A process that is killed leaves its temporary file, whose name begins with a dot and ends in ".bregmat-tmp".
     """
     target = check_writable(path)
-    _tidy(target.parent)
-    temporary, handle = _temporary(target)
+    temporary = _sibling(target)
     try:
-        with handle:
+        with os.fdopen(_new(temporary, 0o666), "w+b") as handle:  # the umask applies
             if target.exists():
                 os.chmod(temporary, target.stat().st_mode & 0o777)
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-            if fcntl is not None:  # before the lock is released
-                os.replace(temporary, target)
-        if fcntl is None:  # Windows cannot rename open files
-            os.replace(temporary, target)
+        os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _temporary(target: Path) -> tuple[Path, BinaryIO]:
-    """A new file in the folder of ``target``, locked so that other processes do not remove it."""
-    while True:
-        path = _sibling(target)
-        handle = os.fdopen(_new(path, 0o666), "w+b")  # the umask applies
-        if fcntl is None:
-            return path, handle
-        with suppress(OSError):  # a file system without locks, where temporary files are not removed either
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        if os.fstat(handle.fileno()).st_nlink:
-            return path, handle
-        handle.close()  # another process removed the file before it was locked
 
 
 def _sibling(target: Path) -> Path:
@@ -116,16 +91,3 @@ def _sibling(target: Path) -> Path:
 def _new(path: Path, permissions: int) -> int:
     """File descriptor of a new file; raises if a file or link exists."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, permissions)
-
-
-def _tidy(folder: Path) -> None:
-    """Remove temporary files without a lock, which belong to killed processes."""
-    if fcntl is None:
-        return
-    for path in folder.glob(f".*{_TEMPORARY}"):
-        try:
-            with path.open("rb") as handle:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-        except OSError:  # locked, removed already, or another user's
-            continue

@@ -1,6 +1,5 @@
 """Reading and writing of points: selection of feature columns, and treatment of missing cells."""
 
-import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -67,7 +66,7 @@ class Points:
 
 
 def read_points(
-    path: str | os.PathLike[str] | Source,
+    path: str | os.PathLike[str],
     *,
     exclude: Iterable[str] = (),
     features: Sequence[str] | None = None,
@@ -81,7 +80,7 @@ def read_points(
     ----------
     path : path
         .csv or .tsv (comma, semicolon, bar or tab; with or without a header line; also .csv.gz), .parquet, or .npy
-        (2-D, memory-mapped); "-" is standard input. A first line without numbers is a header. A column of true and false becomes
+        (2-D, memory-mapped). A first line without numbers is a header. A column of true and false becomes
         1 and 0. A column with more words than numbers is a column of words; in any other column, a word is an error. If cells are
         not separated by commas, numbers may have decimal commas, which must occur in the first 20 lines.
     exclude : iterable of str
@@ -121,17 +120,12 @@ def read_points(
     (2, 2)
     """
     as_choice("missing", missing, MISSING)
-    source = points_source(path)
+    source = source_of(path, "read points from", KINDS)
     exclude = tuple(exclude)
     if source.kind == ".npy":  # searched for missing cells only if these are to be replaced
         points = _from_npy(source, exclude, features)
         return points if missing == "error" else _complete(points, missing, medians)
     return _complete(_from_table(source, exclude, features, encoding), missing, medians)
-
-
-def points_source(path: str | os.PathLike[str] | Source) -> Source:
-    """The file of the points, or the content of standard input, which can then be read twice."""
-    return path if isinstance(path, Source) else source_of(path, "read points from", KINDS)
 
 
 def write_points(
@@ -247,7 +241,7 @@ def _complete(points: Points, missing: str, medians: Mapping[str, float] | None)
 
 def _from_npy(source: Source, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:
     path = source.path
-    X = tables.read_npy(path, mmap=True) if source.content is None else tables.read_npy(io.BytesIO(source.content))
+    X = tables.read_npy(path, mmap=True)
     if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
         got = f"shape {X.shape}, dtype {X.dtype}"
         raise ValueError(f"{path}: points must be a 2-D array of numbers, one point per row; got {got}")

@@ -1,9 +1,7 @@
-"""The files that tables are read from, compressed or not, and standard input."""
+"""The files that tables are read from, compressed or not."""
 
 import gzip
-import io
 import os
-import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,24 +14,20 @@ from bregmat.io.paths import check_readable
 TEXT = (".csv", ".tsv")
 TABLES = (*TEXT, ".parquet")
 PACKED = ".gz"
-STANDARD_INPUT = "-"
-MAGIC = {b"PAR1": ".parquet", b"\x93NUMPY": ".npy"}
-PACKED_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A file and its kind, or the content of standard input."""
+    """A file and its kind."""
 
     path: Path
     kind: str
-    content: bytes | None = None
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Open the decompressed content."""
-        with self.path.open("rb") if self.content is None else io.BytesIO(self.content) as raw:
-            if self.content is not None or self.path.suffix.lower() != PACKED:
+        with self.path.open("rb") as raw:
+            if self.path.suffix.lower() != PACKED:
                 yield raw
                 return
             try:
@@ -45,7 +39,7 @@ class Source:
     @property
     def size(self) -> int:
         """Size in bytes, compressed."""
-        return self.path.stat().st_size if self.content is None else len(self.content)
+        return self.path.stat().st_size
 
 
 def file_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> tuple[Path, str]:
@@ -69,18 +63,7 @@ def require_distinct(path: Path, names: Sequence[str]) -> None:
 
 
 def source_of(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> Source:
-    """A file of one of the `known` kinds, or standard input for "-", whose kind is derived from its first bytes."""
-    if os.fspath(path) != STANDARD_INPUT:
-        source = Source(*file_kind(path, to_do, known))
-        check_readable(source.path)
-        return source
-    content = sys.stdin.buffer.read()
-    if content.startswith(PACKED_MAGIC):
-        try:
-            content = gzip.decompress(content)
-        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-            raise ValueError(f"standard input: damaged ({error})") from error
-    kind = next((kind for magic, kind in MAGIC.items() if content.startswith(magic)), ".csv")
-    if kind not in known:
-        raise ValueError(f"standard input: cannot {to_do} {kind}; use {', '.join(known)}")
-    return Source(Path("standard input"), kind, content)
+    """A file of one of the `known` kinds."""
+    source = Source(*file_kind(path, to_do, known))
+    check_readable(source.path)
+    return source

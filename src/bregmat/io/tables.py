@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, BinaryIO
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -156,13 +156,12 @@ def write(path: Path, columns: Mapping[str, Any], *, has_decimal_commas: bool = 
 
 
 # ---------------------------------------------------------------- .npy
-def read_npy(path: str | os.PathLike[str] | BinaryIO, *, mmap: bool = False) -> np.ndarray:
+def read_npy(path: str | os.PathLike[str], *, mmap: bool = False) -> np.ndarray:
     """The array of a .npy file, read or mapped; nothing is unpickled."""
     try:
         array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
     except NOT_NPY as error:
-        name = path if isinstance(path, str | os.PathLike) else "standard input"
-        raise ValueError(f"{name}: not a .npy file of numbers ({error})") from error
+        raise ValueError(f"{path}: not a .npy file of numbers ({error})") from error
     if not isinstance(array, np.ndarray):
         array.close()
         raise ValueError(f"{path}: not a .npy file of numbers (an archive of several arrays)")

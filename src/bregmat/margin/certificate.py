@@ -57,10 +57,6 @@ class MarginCertificate(Certificate):
             return Status.OPTIMAL
         return Status.FEASIBLE if self.is_finite else Status.UNKNOWN
 
-    def joined(self, new: Self) -> Self:
-        """The later certificate, because later machines are better."""
-        return new
-
 
 @dataclass(eq=False)
 class Machine:

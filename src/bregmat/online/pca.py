@@ -43,14 +43,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     n_components : int, optional
         k, from 1 to d - 1; by default d - 1, which discards one direction.
     eta : float, optional
-        Fixed learning rate, positive, in units of one over ``max_norm`` squared.
+        Fixed learning rate, positive, for rows of length at most 1, as in the paper; a longer one is an error. Scale X.
     n_rounds : int, optional
-        Length of the stream, for the fixed rate of the paper: ``log(1 + sqrt(2 R / L))`` with ``R = m log(d/m)`` and the largest
-        possible loss L of the best subspace, ``n_rounds m / d``. Give eta, or n_rounds, or neither. With neither,
-        ``eta_t = sqrt(R / (B (B + L_t)))`` decreases with the loss L_t so far, where B is the largest squared norm so far.
-    max_norm : float, optional
-        Length of the longest row, in data units; a longer one is an error. With eta or n_rounds the default is 1, as in the paper. With
-        neither, rows may have any length by default, and the learner adapts to the longest.
+        Length of the stream, for the fixed rate of the paper and rows of length at most 1: ``log(1 + sqrt(2 R / L))`` with
+        ``R = m log(d/m)`` and the largest possible loss L of the best subspace, ``n_rounds m / d``. Give eta, or n_rounds, or neither. With
+        neither, ``eta_t = sqrt(R / (B (B + L_t)))`` decreases with the loss L_t so far, where B is the largest squared norm so far.
     random_state : int, Generator, RandomState or None
         Seed of :meth:`sample_components`; nothing else is random.
 
@@ -81,7 +78,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     n_components: int | None = field(default=None, kw_only=False)
     eta: float | None = None
     n_rounds: int | None = None
-    max_norm: float | None = None
     random_state: RandomState = None
 
     _takes_labels: ClassVar[bool] = False
@@ -199,14 +195,12 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
         Notes
         -----
-        Let ``R = m log(d/m)`` and let B be the squared ``max_norm``. With a fixed eta the bound is
-        ``B (eta L + R) / (1 - exp(-eta B))`` (Warmuth 2006). For the rate of n_rounds this is at most ``L + sqrt(2 L' R B) + R B``, where
-        L' is the L that the rate was computed for.
+        Let ``R = m log(d/m)``. With a fixed eta the bound is ``(eta L + R) / (1 - exp(-eta))`` (Warmuth 2006). For the rate of n_rounds
+        this is at most ``L + sqrt(2 L' R) + R``, where L' is the L that the rate was computed for.
 
         With neither it is known only after the run: ``L + R / eta_t + sum_s (1 - rho_s) l_s`` with the losses l and
         ``rho = (1 - exp(-eta b)) / (eta b)`` for the squared norms b. Proof: ``sum_s rho_s l_s <= L + R / eta_t`` by Golden-Thompson and
-        the theorem of Pythagoras, as in the paper. If ``max_norm`` was given, ``rho >= 1 - eta b / 2`` and
-        ``eta_s^2 = R / (B (B + L_s))`` give the closed form ``L + 2 R B + 2 sqrt(R B (R B + L + B))``.
+        the theorem of Pythagoras, as in the paper.
         """
         check_is_fitted(self)
         L = self.loss_of_best() if loss_of_best is None else loss_of_best
@@ -214,13 +208,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         L, R, totals = float(L), self._largest_divergence(), self._totals
         if totals[kernels.LAST_ETA] == 0.0:  # nothing but zeros so far
             return L
-        if self._fixed > 0.0:  # B (eta L + R) / (1 - exp(-eta B))
-            B = float(self._limit or 1.0) ** 2
-            return B * (self._fixed * L + R) / -math.expm1(-self._fixed * B)
-        if self._limit is not None:
-            B = self._limit**2
-            # L + 2 R B + 2 sqrt(R B (R B + L + B))
-            return L + 2.0 * R * B + 2.0 * math.sqrt(R * B * (R * B + L + B))
+        if self._fixed > 0.0:  # (eta L + R) / (1 - exp(-eta))
+            return (self._fixed * L + R) / -math.expm1(-self._fixed)
         # PRICE is sum_s (1 - rho_s) l_s
         return L + R / float(totals[kernels.LAST_ETA]) + float(totals[kernels.PRICE])
 
@@ -243,27 +232,23 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """Check the parameters, and start with ``W = I / d``."""
         k = self._check_parameters(d)
         self._m = m = d - k
-        fixed = self.eta is not None or self.n_rounds is not None
-        self._limit = 1.0 if fixed and self.max_norm is None else self.max_norm
-        rate = 0.0
+        self._fixed = 0.0
         if self.eta is not None:
-            rate = float(self.eta)
+            self._fixed = float(self.eta)
         elif self.n_rounds is not None:
             # log(1 + sqrt(2 R / L)), L = n_rounds m / d
-            rate = math.log1p(math.sqrt(2.0 * self._largest_divergence() / (self.n_rounds * m / d)))
-        self._fixed = rate / float(self._limit or 1.0) ** 2
+            self._fixed = math.log1p(math.sqrt(2.0 * self._largest_divergence() / (self.n_rounds * m / d)))
         self.n_samples_seen_ = 0
         self._lam, self._Vt = np.full(d, -math.log(d)), np.eye(d)
         self._moment, self._totals = np.zeros((d, d)), np.zeros(5)
-        self._totals[kernels.PEAK] = float(self._limit or 0.0) ** 2
+        self._totals[kernels.PEAK] = 1.0 if self._fixed > 0.0 else 0.0
 
     def _check_parameters(self, d: int) -> int:
         """Raise for a bad parameter; k."""
         check_integer("n_components", self.n_components, 1)
         check_integer("n_rounds", self.n_rounds, 1)
-        for name in ("eta", "max_norm"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name), finite=True)
+        if self.eta is not None:
+            check_positive("eta", self.eta, finite=True)
         if self.eta is not None and self.n_rounds is not None:
             raise ValueError(f"give eta or n_rounds, not both; got eta={self.eta!r} and n_rounds={self.n_rounds!r}.")
         check_random_state(self.random_state)
@@ -297,16 +282,16 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return self
 
     def _check_norms(self, X: np.ndarray) -> None:
-        """Raise for rows that are longer than ``max_norm`` or whose steps would overflow."""
+        """Raise for rows that are longer than 1 with a fixed rate, or whose steps would overflow."""
         norms = sq_norms(X)
         bad = np.flatnonzero(~(norms <= MAX_SQ_NORM))
         if len(bad):
             raise ValueError(
                 f"X must have rows shorter than {MAX_SQ_NORM**0.5:g}, or steps overflow; got longer {rows_text(bad)}."
             )
-        bad = np.flatnonzero(norms > (self._limit or math.inf) ** 2 * (1.0 + 1e-9))
+        bad = np.flatnonzero(norms > (1.0 + 1e-9 if self._fixed > 0.0 else math.inf))
         if len(bad):
             raise ValueError(
-                f"X must have rows of norm at most max_norm={self._limit:g}; got {norms[bad[0]] ** 0.5:.6g} in {rows_text(bad)}. "
-                "Scale X, set max_norm, or leave out eta and n_rounds."
+                f"X must have rows of norm at most 1 with eta or n_rounds; got {norms[bad[0]] ** 0.5:.6g} in {rows_text(bad)}. "
+                "Scale X, or leave out eta and n_rounds."
             )

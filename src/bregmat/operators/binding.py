@@ -189,7 +189,7 @@ def bind(
     *,
     terms: Terms | None = None,
     are_terms: bool = False,
-    mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
+    unmapped: UnmappedPoints | None = None,
 ) -> Operator:
     """Bind constraints to the rows Z of their points.
 
@@ -207,21 +207,20 @@ def bind(
         ``constraints.terms()``, where they are known.
     are_terms : bool
         Whether Z holds the vectors of the terms themselves, shape (n_terms, r), which are exact.
-    mapped : callable, optional
-        Positions a, b (k,) and signs (k, 1) -> coordinates (k, r) of ``x_a + sign x_b``, which is formed from the data before it is
-        mapped. By default it is formed from the rows of Z.
+    unmapped : UnmappedPoints, optional
+        The points before they are mapped to Z: short differences are formed from them. By default they are formed from the rows of Z.
     """
     if rounding is None and not are_terms:
         rounding = Rounding(np.abs(Z))
     parts: list[tuple[np.ndarray, Operator]] = []
     t, whole = constraints.terms() if terms is None else terms, np.flatnonzero(constraints.is_whole)
     if len(t.row) and (t.coef == 1.0).all() and not (t.row[1:] == t.row[:-1]).any():
-        parts.append((t.row, _rank_one_terms(t, Z, rows, rounding, mapped)[0]))
+        parts.append((t.row, _rank_one_terms(t, Z, rows, rounding, unmapped)[0]))
     elif len(t.row):
         # p_i = sum_t coef_t |z_a + sign z_b|^2 over the terms of row i, which other rows may share
         first, term = (np.arange(len(t.row)),) * 2 if are_terms else distinct_terms(t)
         shared = replace(t, a=t.a[first], b=t.b[first], sign=t.sign[first])
-        rank_one, errors = _rank_one_terms(shared, Z, rows, rounding, mapped)
+        rank_one, errors = _rank_one_terms(shared, Z, rows, rounding, unmapped)
         is_first = np.diff(t.row, prepend=-1) > 0  # rows are ascending
         numbers, slot = t.row[is_first], np.cumsum(is_first) - 1
         P = scipy.sparse.csr_array((t.coef, (slot, term)), shape=(len(numbers), len(first)))
@@ -249,7 +248,7 @@ def _rank_one_terms(
     Z: np.ndarray,
     rows: np.ndarray | None,
     rounding: Rounding | None,
-    mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None,
+    unmapped: UnmappedPoints | None,
 ) -> tuple[RankOneRows | PairGraph, _Errors | None]:
     """The terms as pairs of points if they outnumber the points, otherwise as vectors; and the errors of the vectors.
 
@@ -271,12 +270,12 @@ def _rank_one_terms(
     else:
         op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * sign[:, None]))
     squares = op.values_diagonal(None)
-    if mapped is not None:  # short differences of mapped points have lost digits; those of the data have not
+    if unmapped is not None:
         short = np.flatnonzero(squares <= (SHORT_DIFFERENCE * (rounding.length[a] + rounding.length[b])) ** 2)
         short = short[a[short] != b[short]]
         if len(short):
             pairs, which = np.unique([a[short], b[short], sign[short]], axis=1, return_inverse=True)
-            op = op.replaced(short, mapped(pairs[0], pairs[1], pairs[2][:, None]), which.ravel())
+            op = op.replaced(short, unmapped.vectors(pairs[0], pairs[1], pairs[2][:, None]), which.ravel())
     zero = rounding.vanishing(op.vectors, squares, a, second)
     if len(zero):
         op = op.replaced(zero, np.zeros((1, op.r)), np.zeros(len(zero), dtype=int))
@@ -374,38 +373,31 @@ def row_errors(
     Z: np.ndarray,
     rows: np.ndarray | None,
     rounding: Rounding,
-    are_exact: bool,
-    sizes: Callable[..., np.ndarray] | None = None,
+    unmapped: UnmappedPoints | None = None,
 ) -> RowErrors | None:
     """Rounding of constraints that are bound to points; None if it is that of the vectors themselves.
 
     Parameters
     ----------
-    operator, constraints, terms, Z, rows, rounding
+    operator, constraints, terms, Z, rows, rounding, unmapped
         What :func:`bind` returned, and its arguments.
-    are_exact : bool
-        Whether sums and differences of points are those of the data as given.
-    sizes : callable, optional
-        For data that is mapped to coordinates: a function of positions a and b (k,), signs (k, 1) and F (r, m), by default the identity.
-        It returns the lengths of ``l F``, shape (k,), where l (r,) holds the sums of the absolute terms of the coordinates of
-        ``x_a + sign x_b``.
     """
     t, c, whole = terms, operator.c, np.flatnonzero(constraints.is_whole)
-    if are_exact and not len(whole):
+    if rounding.is_exact and not len(whole):
         return None
     squares, constant = np.zeros(c), np.zeros(c)
     is_zero = (operator.norms() == 0) & (constraints.bound != 0)  # 0 <= 0 holds
     a, b = (t.a, t.b) if rows is None else (np.searchsorted(rows, t.a), np.searchsorted(rows, t.b))
-    if len(t.row) and not are_exact:
+    if len(t.row) and not rounding.is_exact:
         size = rounding.length[a] + np.abs(t.sign) * rounding.length[b]  # from before the points were centred
-        if sizes is not None:
+        if unmapped is not None:
             first, place = distinct_terms(t)
             made = size[first]
             for part in blocks(len(first), Z.shape[1], 2**20):
                 some = first[part]
                 short = sq_norms(Z[a[some]] + Z[b[some]] * t.sign[some, None]) <= (SHORT_DIFFERENCE * made[part]) ** 2
                 on = np.flatnonzero(short)  # formed from the data before they are mapped
-                made[part.start + on] = sizes(a[some[on]], b[some[on]], t.sign[some[on], None])
+                made[part.start + on] = unmapped.sizes(a[some[on]], b[some[on]], t.sign[some[on], None])
             size = made[place]
         squares += np.bincount(t.row, np.abs(t.coef) * size**2, c)
         for row in np.unique(t.row[is_zero[t.row]]):
@@ -424,13 +416,13 @@ def row_errors(
             constant[row] = MATRIX_ROUNDINGS * EPS * float(length @ (abs(C) @ length))
             constant[row] += np.linalg.norm(Z.T @ (C @ Z)) if is_zero[row] else 0.0
     constant = np.where(is_zero, constant, constant + VANISHING**2 * squares)
-    if sizes is None:
+    if unmapped is None:
         return RowErrors(np.sqrt(squares), constant)
 
     def mapped(which: np.ndarray, F: np.ndarray) -> np.ndarray:
         on, pulled = np.flatnonzero(np.isin(t.row, which)), np.zeros(c)
         pulled[whole] = np.inf
-        np.add.at(pulled, t.row[on], np.abs(t.coef[on]) * sizes(a[on], b[on], t.sign[on, None], F) ** 2)
+        np.add.at(pulled, t.row[on], np.abs(t.coef[on]) * unmapped.sizes(a[on], b[on], t.sign[on, None], F) ** 2)
         return np.sqrt(pulled[which])
 
     return RowErrors(np.sqrt(squares), constant, mapped)

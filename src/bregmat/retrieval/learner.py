@@ -22,10 +22,11 @@ from bregmat.retrieval.passes import (
     MIN_COMPARED,
     Comparison,
     Corpus,
+    Prior,
     RetrievalPasses,
     Setting,
-    candidates,
     compare,
+    priors,
     root_of,
     unlearned,
 )
@@ -41,18 +42,26 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         minimize over W >= 0:   1/2 |W - I|^2 + slack_weight * mean_i loss_i
         loss_i = -log softmax_j(cos_W(q_i, d_j) / temperature)[right answer of i]
 
+    With the prior "covariance", q and d are the vectors divided by the root of their second moments.
+
     Use it for semantic search with the vectors of a model that cannot be trained further, if some queries are known with a document
     that answers each: clicks, question and answer, title and text. A few dozen queries suffice, and some of them may be wrong.
     Settings are chosen on held-out queries. If no setting is better there than the vectors as given, nothing is learned.
 
     Parameters
     ----------
+    prior : {"auto", "identity", "covariance"}
+        Metric from which the map is learned. "covariance" is the inverse of the second moments of queries and documents, with a ridge of
+        three times their mean eigenvalue. It uses no answers, and reduces the few directions that all vectors share. "auto" takes it if it
+        ranks the right answers higher than the vectors as given. If the temperature is a number, "auto" is "identity".
     temperature : "auto" or float
-        Difference of two cosines that counts as large; positive. "auto" compares 0.5 and 1 times the standard deviation of the cosines.
+        Difference of two cosines that counts as large; positive. "auto" is the standard deviation of the cosines, with the prior
+        "identity" also half of it.
     slack_weight : "auto" or float
-        Weight of the loss beside the distance from the identity; positive, dimensionless. "auto" compares 30 and 300 with the lower
-        temperature, and 300 with the higher one. If the temperature is given, it compares 10, 30, 100 and 300 in this order, as long as the
-        ranks of held-out queries improve. If temperature and slack weight are both numbers, nothing is chosen.
+        Weight of the loss beside the distance from the prior; positive, dimensionless. "auto" compares 30, 100 and 300 in this order, as
+        long as the ranks of held-out queries improve. With the prior "identity", it compares 30 and 300 with the lower temperature, and
+        300 with the higher one. If the temperature is given, it compares 10, 30, 100 and 300. If temperature and slack weight are both
+        numbers, nothing is chosen.
     n_negatives : int
         Number of documents that answer no query of the problem, but are compared with the right answers. Half of them are nearest to the
         queries, half are drawn. By default the wrong answers of a query are the documents of the other queries.
@@ -75,12 +84,14 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     components_ : ndarray, shape (d, d)
         The learned map, for queries and documents alike: ``transform(X)`` is ``X @ components_.T``. It is symmetric.
     result_ : SoftmaxResult
-        Status, gap and dual variables of the last pass, with the history of all.
+        Status, gap and dual variables of the last pass, with the history of all; W in the coordinates of the prior.
+    prior_ : str
+        The prior in use. If no setting is better, ``components_`` is that of the prior.
     temperature_, slack_weight_ : float or None
-        The settings in use; None if nothing was learned.
+        The settings in use; None if nothing was learned from answers.
     selection_ : dict of lists
         A table of the candidates: ``candidate``, ``mean_score`` (mean reciprocal rank of held-out queries), ``standard_error``,
-        ``seconds`` of CPU time, ``chosen``. Not learning is the first. Empty with fewer than 10 queries.
+        ``seconds`` of CPU time, ``chosen``. Not learning is the first, and then the prior. Empty with fewer than 10 queries.
     report_ : dict of dict
         Recall@1, recall@10, MRR and nDCG@10 of at most 600 held-out queries, "as given" and "learned". They are ranked among all documents,
         or 5,000 beside the right answers. The setting was chosen by the same queries, which flatters it a little.
@@ -90,9 +101,10 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     Notes
     -----
     The choice compares reciprocal ranks of held-out queries. A larger slack weight, or the higher temperature, has to be better by half a
-    standard error of the paired differences, and by two if the mean reciprocal rank is below 0.2 as given: the first documents may be
-    right answers that are not known. Whether to learn at all is judged by the losses, too
-    (:func:`bregmat.retrieval.passes.compare`). Right answers that are not known count as wrong: give all that are known.
+    standard error of the paired differences. Whether to learn at all, and from which prior, is judged by the losses, too. If the mean
+    reciprocal rank is below 0.2 as given, the first documents may be right answers that are not known: then only ranks count, and every
+    candidate has to be better by two standard errors (:func:`bregmat.retrieval.passes.compare`). Right answers that are not known count
+    as wrong: give all that are known.
 
     The cosine is not convex in W. In each pass it is replaced by its linearisation at the last W, which leaves a convex problem with a
     dual bound (:mod:`bregmat.applications.softmax.problem`); the duals are distributions over the documents of a query. Passes end
@@ -114,6 +126,7 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     True
     """
 
+    prior: Literal["auto", "identity", "covariance"] = "auto"
     temperature: Literal["auto"] | float = "auto"
     slack_weight: Literal["auto"] | float = "auto"
     n_negatives: int = 0
@@ -165,17 +178,18 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
             self._check_parameters()
             corpus = self._corpus(queries, documents, relevant)
             rng = generator(self.random_state)
-            setting, comparison = self._choose(corpus, rng)
-            d = corpus.queries.shape[1]
-            if setting is None:
-                result = unlearned(d, self.tol)
+            compared = priors(corpus, self.prior, self.temperature, self.slack_weight)
+            setting, comparison = self._choose(corpus, compared, rng)
+            root = next((prior.root for prior in compared if setting and prior.name == setting.prior), None)
+            if setting is None or not setting.slack_weight:
+                result = unlearned(corpus.queries.shape[1], self.tol)
             else:
-                group = corpus.group(self.n_negatives, rng)
+                group = corpus.mapped(root).group(self.n_negatives, rng)
                 passes = RetrievalPasses(group, self.tol, self.max_iter, callback_of(self))
                 passes.learn(setting, self.n_passes)
                 assert passes.result is not None
                 result = check(passes.result)
-            self._keep(result, setting, comparison)
+            self._keep(result, root, setting, comparison)
         text = self._warning_text(setting, comparison)
         if text is not None:
             warnings.warn(text, UserWarning, stacklevel=2)
@@ -200,15 +214,16 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         return float(measures[:, MEASURES.index("MRR")].mean())
 
     # ------------------------------------------------------------------ parts of fit
-    def _choose(self, corpus: Corpus, rng: np.random.Generator) -> tuple[Setting | None, Comparison | None]:
+    def _choose(
+        self, corpus: Corpus, compared: list[Prior], rng: np.random.Generator
+    ) -> tuple[Setting | None, Comparison | None]:
         """The setting to learn with, None for not learning; and the comparison, None if there are too few queries for one."""
-        settings = candidates(corpus, self.temperature, self.slack_weight)
         if len(corpus.queries) < MIN_COMPARED:
-            return settings[0][0], None
+            return compared[0].settings[0][0], None
         progress = (lambda line: say(f"{type(self).__name__}: {line}")) if self.verbose else None
-        comparison = compare(corpus, settings, self.n_negatives, rng, progress)
+        comparison = compare(corpus, compared, self.n_negatives, rng, progress)
         if "auto" not in (self.temperature, self.slack_weight):
-            comparison.best = 1
+            comparison.best = len(comparison.settings) - 1
         return comparison.settings[comparison.best], comparison
 
     def _warning_text(self, setting: Setting | None, comparison: Comparison | None) -> str | None:
@@ -233,14 +248,19 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
             )
         return None
 
-    def _keep(self, result: SoftmaxResult, setting: Setting | None, comparison: Comparison | None) -> None:
+    def _keep(
+        self, result: SoftmaxResult, root: np.ndarray | None, setting: Setting | None, comparison: Comparison | None
+    ) -> None:
         """Set the fitted attributes."""
-        self.temperature_: float | None = None if setting is None else setting.temperature
-        self.slack_weight_: float | None = None if setting is None else setting.slack_weight
+        learned = setting if setting is not None and setting.slack_weight else None
+        self.temperature_: float | None = None if learned is None else learned.temperature
+        self.slack_weight_: float | None = None if learned is None else learned.slack_weight
+        self.prior_ = "identity" if setting is None else setting.prior
         self.selection_ = {} if comparison is None else comparison.table()
         self.report_ = {} if comparison is None else comparison.report()
         self.n_iter_ = result.n_iter
-        self._fit_components = root_of(result.coordinates.metric(result.iterate))
+        W = result.coordinates.metric(result.iterate)
+        self._fit_components = root_of(W if root is None else root @ W @ root)
         self.result_ = result
 
     def _corpus(self, queries: Any, documents: Any, relevant: Any) -> Corpus:
@@ -260,6 +280,8 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         return rows
 
     def _check_parameters(self) -> None:
+        if self.prior not in ("auto", "identity", "covariance"):
+            raise ValueError(f'prior must be "auto", "identity" or "covariance"; got {self.prior!r}.')
         for name in ("temperature", "slack_weight"):
             value = getattr(self, name)
             if isinstance(value, str) and value != "auto":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,9 +23,15 @@ FOLDS = 3
 ROUGH = 1e-2  # relative gap of the problems of the comparison: their scores differ by less than their standard errors
 FEW_STEPS = 4  # Newton steps of a pass of the comparison: later ones hardly change the ranks
 MAX_POOL = 5000  # documents beside the right answers among which compared queries look for them
-# Temperatures, in standard deviations of the cosines, and the slack weights that are tried with each. At 0.5, ranks depend little on the
-# weight. The temperature 1 is better with a large weight, if the learned map has to differ much from the identity.
-GRID = {0.5: (30.0, 300.0), 1.0: (300.0,)}
+RIDGE = (
+    3.0  # added to the eigenvalues of the second moments, in units of their mean: those of small ones are mostly noise
+)
+# Temperatures for each prior, in standard deviations of the cosines, and the slack weights that are tried with each. From the identity,
+# ranks depend little on the weight at 0.5, and the temperature 1 is better with a large weight, if the map has to differ much from it.
+GRID: dict[str, dict[float, tuple[float, ...]]] = {
+    "identity": {0.5: (30.0, 300.0), 1.0: (300.0,)},
+    "covariance": {1.0: (30.0, 100.0, 300.0)},
+}
 WEIGHTS = (10.0, 30.0, 100.0, 300.0)  # for a temperature that is given
 HEATS = np.geomspace(0.2, 2.0, 8)  # temperatures at which the likelihood is measured, in the same units
 NOT_LEARNED = "not learned"
@@ -36,13 +42,15 @@ CLEAR, CLEAR_IF_RARE, RARE = 0.5, 2.0, 0.2
 
 @dataclass(frozen=True)
 class Setting:
-    """A temperature, in units of the cosine, and a slack weight."""
+    """A temperature, in units of the cosine, and a slack weight; with the weight 0 the metric is the prior."""
 
     temperature: float
     slack_weight: float
+    prior: str = "identity"
 
     def __str__(self) -> str:
-        return f"temperature {self.temperature:.3g}, slack_weight {self.slack_weight:g}"
+        text = f"temperature {self.temperature:.3g}, slack_weight {self.slack_weight:g}" if self.slack_weight else ""
+        return text if self.prior == "identity" else f"prior {self.prior}" + (f", {text}" if text else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +69,12 @@ class Corpus:
         documents, copy = np.unique(documents, axis=0, return_inverse=True)
         merge = sp.csr_array((np.ones(len(copy)), (np.arange(len(copy)), copy.ravel())))
         return cls(queries[answered], documents, sp.csr_array(grades[answered] @ merge))
+
+    def mapped(self, root: np.ndarray | None) -> Corpus:
+        """Queries and documents after a linear map (d, d), again of length 1 or 0; None is the identity."""
+        if root is None:
+            return self
+        return replace(self, queries=unit_rows(self.queries @ root), documents=unit_rows(self.documents @ root))
 
     def part(self, rows: np.ndarray) -> Corpus:
         """Some of the queries, with all documents."""
@@ -166,6 +180,15 @@ class RetrievalPasses:
 
 
 # ---------------------------------------------------------------------- the choice
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Held-out queries by their rows and with all documents, and the passes that learn from the other queries."""
+
+    held: np.ndarray
+    test: Corpus
+    passes: RetrievalPasses
+
+
 @dataclass(eq=False)
 class Comparison:
     """Candidates with the measures (n, 4) of the held-out queries, their losses and CPU seconds; the first one is not learning.
@@ -188,6 +211,24 @@ class Comparison:
     seconds: list[float] = field(default_factory=list)
     best: int = 0
 
+    def add(self, setting: Setting | None, folds: list[HeldOut]) -> None:
+        """Measure a setting on the held-out queries of each fold."""
+        n_passes = 1 if self.settings and self.is_learned(self.best) else 2
+        start, parts = time.process_time(), []
+        for fold in folds:
+            if setting is not None and setting.slack_weight:
+                fold.passes.learn(setting, n_passes)
+            if is_interrupted():
+                raise KeyboardInterrupt
+            heats = cosine_unit(fold.test) * HEATS
+            parts.append((fold.test.measures(fold.passes.W), fold.test.losses(fold.passes.W, heats)))
+        order = np.argsort(np.concatenate([fold.held for fold in folds]))
+        measures, losses = (np.concatenate(part)[order] for part in zip(*parts))
+        self.settings.append(setting)
+        self.measures.append(measures)
+        self.losses.append(losses[:, losses.mean(axis=0).argmin()])
+        self.seconds.append(time.process_time() - start)
+
     @property
     def names(self) -> list[str]:
         """Names of the candidates."""
@@ -200,16 +241,24 @@ class Comparison:
     def prefers_last(self) -> bool:
         """Whether the last candidate is better than the one chosen so far.
 
-        Less cautious candidates have to be better by half a standard error of the paired differences of reciprocal ranks; by two where
-        right answers are rare among the first documents. In comparison with not learning, losses count as well: where documents are
-        few, most right answers are first in any case, and ranks tell little. The most cautious candidate only has to be better at all.
+        Between settings, reciprocal ranks count: a less cautious one has to be better by half a standard error of the paired differences.
+        In comparison with a prior, losses count as well: where documents are few, most right answers are first in any case, and ranks tell
+        little. The most cautious setting only has to be better at all. Where right answers are rare among the first documents, only
+        ranks count, and all candidates have to be better by two: known answers of many may come closer while unknown ones fall behind.
         """
         last = len(self.settings) - 1
         gain = _standard_errors(self.ranks(last) - self.ranks(self.best))
-        if self.best == 0:
-            gain += _standard_errors(self.losses[0] - self.losses[last])
-        clear = CLEAR if self.ranks(0).mean() >= RARE else CLEAR_IF_RARE
-        return gain > (0.0 if last == 1 else clear)
+        if self.ranks(0).mean() < RARE:
+            return gain > CLEAR_IF_RARE
+        if not self.is_learned(self.best):
+            gain += _standard_errors(self.losses[self.best] - self.losses[last])
+        is_first = [k for k in range(last + 1) if self.is_learned(k)] == [last]
+        return gain > (0.0 if is_first else CLEAR)
+
+    def is_learned(self, k: int) -> bool:
+        """Whether candidate k is learned from answers, rather than a prior."""
+        setting = self.settings[k]
+        return setting is not None and setting.slack_weight > 0
 
     def table(self) -> dict[str, list[Any]]:
         """Columns of ``selection_``."""
@@ -236,27 +285,65 @@ def cosine_unit(corpus: Corpus) -> float:
     return float((corpus.queries[:1000] @ corpus.documents[:1000].T).std()) or 1.0
 
 
-def candidates(corpus: Corpus, temperature: Any, slack_weight: Any) -> list[list[Setting]]:
-    """The settings to compare: for each temperature those with rising weights. One of each that is given."""
-    unit = cosine_unit(corpus)
-    grid = {factor * unit: weights for factor, weights in GRID.items()}
-    if temperature != "auto":
-        grid = {float(temperature): WEIGHTS}
-    if slack_weight != "auto":
-        grid = {heat: (float(slack_weight),) for heat in grid}
-    return [[Setting(heat, weight) for weight in weights] for heat, weights in grid.items()]
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """A metric ``root root'`` from which settings learn, None for the identity; and lists of settings with rising weights."""
+
+    name: str
+    root: np.ndarray | None
+    settings: list[list[Setting]]
+
+
+def priors(corpus: Corpus, prior: str, temperature: Any, slack_weight: Any) -> list[Prior]:
+    """The priors to compare, with their settings: for each temperature those with rising weights. One of each that is given.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    prior, temperature, slack_weight
+        As in :class:`RetrievalLearner`.
+    """
+    if prior == "auto":
+        names = ["identity", "covariance"] if temperature == "auto" else ["identity"]
+    else:
+        names = [prior]
+    compared = []
+    for name in names:
+        root = None if name == "identity" else inverse_moments(corpus)
+        unit = cosine_unit(corpus.mapped(root))
+        grid = {factor * unit: weights for factor, weights in GRID[name].items()}
+        if temperature != "auto":
+            grid = {float(temperature): WEIGHTS}
+        if slack_weight != "auto":
+            grid = {heat: (float(slack_weight),) for heat in grid}
+        settings = [[Setting(heat, weight, name) for weight in weights] for heat, weights in grid.items()]
+        compared.append(Prior(name, root, settings))
+    return compared
+
+
+def inverse_moments(corpus: Corpus) -> np.ndarray:
+    """The root (d, d) of the inverse second moments of queries and documents, in equal shares, with a ridge.
+
+    Vectors of a model share a few directions of large moments, among them their mean, which say little about what answers what. If there
+    are fewer rows than columns, the moments say less, and the ridge is larger.
+    """
+    Q, D = corpus.queries, corpus.documents
+    t, U = np.linalg.eigh(Q.T @ Q / len(Q) + D.T @ D / len(D))
+    t = np.maximum(t, 0.0) / (t.mean() or 1.0) + RIDGE * (1.0 + len(t) / (len(Q) + len(D)))
+    return (U / np.sqrt(t)) @ U.T
 
 
 def compare(
     corpus: Corpus,
-    settings: list[list[Setting]],
+    priors: list[Prior],
     n_negatives: int,
     rng: np.random.Generator,
     progress: Callable[[str], Any] | None = None,
 ) -> Comparison:
     """Measure not learning and settings on queries that are held out in turn, and choose one of them.
 
-    In each list, settings are tried as long as reciprocal ranks rise. In a fold, a setting continues from the metric of the last one
+    A prior other than the identity is chosen first, if it is better than the vectors as given without any learning. Its settings are
+    tried. In each list, they are tried as long as reciprocal ranks rise. In a fold, a setting continues from the metric of the last one
     before it whose weight is not larger, which is about what its passes lead to. A metric of a larger weight would be a bad start: it
     maps some rows to short ones, whose cosines have large derivatives.
 
@@ -264,8 +351,8 @@ def compare(
     ----------
     corpus : Corpus
         At most ``MAX_COMPARED`` queries and about ``MAX_POOL`` documents of it take part.
-    settings : list of list of Setting
-        From the most to the least cautious one.
+    priors : list of Prior
+        With the settings of each, from the most to the least cautious one.
     n_negatives : int
         As in :class:`RetrievalLearner`.
     rng : Generator
@@ -273,39 +360,37 @@ def compare(
         Called with a line of text for each candidate.
     """
     corpus = corpus.part(rng.permutation(len(corpus.queries))[:MAX_COMPARED]).group(MAX_POOL, rng)
-    n, heats = len(corpus.queries), cosine_unit(corpus) * HEATS
-    folds = [
-        (held, corpus.part(held), RetrievalPasses(corpus.part(rest).group(n_negatives, rng), ROUGH, FEW_STEPS))
-        for held, rest in _folds(n)
-    ]
     comparison = Comparison()
+    folds = _folds(corpus, n_negatives, rng)
 
-    def measure(setting: Setting | None) -> None:
-        measures, losses, start = np.empty((n, len(MEASURES))), np.empty((n, len(heats))), time.process_time()
-        for held, test, passes in folds:
-            if setting is not None:
-                passes.learn(setting, 2 if comparison.best == 0 else 1)
-            if is_interrupted():
-                raise KeyboardInterrupt
-            measures[held], losses[held] = test.measures(passes.W), test.losses(passes.W, heats)
-        comparison.settings.append(setting)
-        comparison.measures.append(measures)
-        comparison.losses.append(losses[:, losses.mean(axis=0).argmin()])
-        comparison.seconds.append(time.process_time() - start)
+    def measure(setting: Setting | None) -> bool:
+        """Add a candidate; returns whether it is chosen so far."""
+        comparison.add(setting, folds)
         if progress is not None:
             progress(f"MRR {comparison.ranks(-1).mean():.3f} {comparison.names[-1]}")
+        if len(comparison.settings) > 1 and comparison.prefers_last():
+            comparison.best = len(comparison.settings) - 1
+            return True
+        return False
 
     measure(None)
-    metrics = [[passes.W for *_, passes in folds]]  # of each candidate
+    settings, given = priors[0].settings, folds
+    for prior in priors:
+        if prior.root is None:
+            continue
+        folds = _folds(corpus.mapped(prior.root), n_negatives, rng)
+        if measure(Setting(0.0, 0.0, prior.name)) or len(priors) == 1:
+            settings = prior.settings
+        else:
+            folds = given
+    metrics = [[fold.passes.W for fold in folds]] * len(comparison.settings)  # of each candidate
     for path in settings:
         for setting in path:
             is_start = [one is None or one.slack_weight <= setting.slack_weight for one in comparison.settings]
-            for (*_, passes), W in zip(folds, metrics[np.flatnonzero(is_start)[-1]]):
-                passes.W = W
+            for fold, W in zip(folds, metrics[np.flatnonzero(is_start)[-1]]):
+                fold.passes.W = W
             measure(setting)
-            metrics.append([passes.W for *_, passes in folds])
-            if comparison.prefers_last():
-                comparison.best = len(comparison.settings) - 1
+            metrics.append([fold.passes.W for fold in folds])
             if not comparison.ranks(-1).mean() > comparison.ranks(-2).mean():
                 break
     return comparison
@@ -317,11 +402,15 @@ def _standard_errors(gains: np.ndarray) -> float:
     return float(gains.mean() / error) if error > 0 else 0.0
 
 
-def _folds(n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Held-out rows and the others, for each fold."""
+def _folds(corpus: Corpus, n_negatives: int, rng: np.random.Generator) -> list[HeldOut]:
+    """Each part of the queries held out, with the passes that learn from the others."""
+    folds, n = [], len(corpus.queries)
     for k in range(FOLDS):
         is_held = np.arange(n) % FOLDS == k
-        yield np.flatnonzero(is_held), np.flatnonzero(~is_held)
+        rest = corpus.part(np.flatnonzero(~is_held)).group(n_negatives, rng)
+        held = np.flatnonzero(is_held)
+        folds.append(HeldOut(held, corpus.part(held), RetrievalPasses(rest, ROUGH, FEW_STEPS)))
+    return folds
 
 
 def unlearned(d: int, tol: float) -> SoftmaxResult:

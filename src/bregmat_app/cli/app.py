@@ -83,9 +83,7 @@ def options(
 def learn(
     *,
     points: PointsFile,
-    constraints: Annotated[
-        File, file("Table of constraints, pairs or triplets, see below; - is standard input.")
-    ] = None,
+    constraints: Annotated[File, file("Table of constraints, pairs or triplets, see below.")] = None,
     columns: ColumnOptions,
     output: LearnOutput,
     metric: MetricOptions,

@@ -14,7 +14,6 @@ from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
 from bregmat.io import Points
 from bregmat.io.constraints import PlacedConstraints, read_placed_constraints
 from bregmat.io.points import NoNumbersError
-from bregmat.io.sources import STANDARD_INPUT
 from bregmat_app.cli.options import ColumnOptions
 from bregmat_app.cli.points import (
     class_names,
@@ -75,8 +74,6 @@ def read_input(
 
     Bounds that the file of constraints does not give are measured in the prior; for "auto", in scaled columns.
     """
-    if constraints is not None and str(path) == str(constraints) == STANDARD_INPUT:
-        raise ValueError("standard input holds points or constraints, not both; write one of them to a file")
     try:
         table = read_table(path, options, *categorical, may_lack_numbers=bool(categorical))
     except NoNumbersError as error:
@@ -90,7 +87,7 @@ def read_input(
         info["categories"] = find_categories(points, categorical)
         features, more = encoded(points, info["categories"])
         X, names = np.column_stack([X, features]), (*names, *more)
-    task = LearnInput(_name(path), X, names, warnings=table.remarks(), info=info)
+    task = LearnInput(path.name, X, names, warnings=table.remarks(), info=info)
     id_name, task.sample_id = find_sample_ids(points, options.id_column)
     if task.sample_id is None and points.rows is not None:
         task.sample_id = points.rows  # constraints count the rows of the file
@@ -105,13 +102,9 @@ def read_input(
     task.warnings += table.unused(id_name, *categorical)
     if constraints is not None:
         if task.sample_id is not None:
-            _require_unique(task.name if path.name == STANDARD_INPUT else str(path), id_name, points, task.sample_id)
+            _require_unique(str(path), id_name, points, task.sample_id)
         _add_constraints(task, constraints, id_name, prior, options.encoding)
     return task
-
-
-def _name(path: Path) -> str:
-    return "standard input" if str(path) == STANDARD_INPUT else path.name
 
 
 def _require_unique(path: str, id_name: str | None, points: Points, sample_id: np.ndarray) -> None:
@@ -126,7 +119,7 @@ def _require_unique(path: str, id_name: str | None, points: Points, sample_id: n
 
 def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: str, encoding: str | None) -> None:
     """Read constraints on the points of a task. Rows that name other points are left out with a remark."""
-    names, file = task.sample_id, _name(path)
+    names, file = task.sample_id, path.name
     id_type = int if names is None or names.dtype.kind == "i" else str
     table = read_placed_constraints(path, id_type=id_type, encoding=encoding)
     said = ""

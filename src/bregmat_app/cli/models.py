@@ -10,7 +10,8 @@ from bregmat.base.checks import as_choice
 from bregmat.base.html import listed
 from bregmat.engine.result import Result
 from bregmat.io import Points, load, read_manifest, read_points, write_points
-from bregmat.io.points import MISSING, points_source
+from bregmat.io.points import KINDS, MISSING
+from bregmat.io.sources import source_of
 from bregmat.io.tables import column_names
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.verification import verify
@@ -58,10 +59,10 @@ def transform_points(
 
 def _points_for(path: Path, names: list[str], d: int, given: dict[str, Any]) -> Points:
     """Read the columns that a model was learned from: by name if the file has them, else all d columns of numbers."""
-    source = points_source(path)
+    source = source_of(path, "read points from", KINDS)
     if d == 0 or (names and set(names) <= set(column_names(source, given["encoding"]))):
-        return read_points(source, features=names, **given)
-    points = read_points(source, **given)
+        return read_points(path, features=names, **given)
+    points = read_points(path, **given)
     if len(points.names) == d and (not names or _are_made_up(names) or _are_made_up(points.names)):
         return points
     missing = [name for name in names if name not in points.names]

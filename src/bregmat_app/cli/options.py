@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet or .npy; - is standard input."
+POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet or .npy."
 
 TABLES = ".csv, .tsv (also .gz) or .parquet."
 

@@ -164,8 +164,8 @@ class FactorSearch:
         value, L = self.best.objective, self.best.L
         X = L @ L.T
         np.fill_diagonal(X, 1.0)
-        proof = {"dual": self.convex.dual, "dual_bound": self.convex.dual_bound}
-        return CorrelationCertificate(**proof, objective=value, upper=value, X=X, factor=L)
+        dual, bound = self.convex.dual, self.convex.dual_bound
+        return CorrelationCertificate(dual=dual, objective=value, dual_bound=bound, upper=value, X=X, factor=L)
 
     def measure(self, is_last: bool) -> dict[str, float]:
         """The numbers of a certificate of the point."""

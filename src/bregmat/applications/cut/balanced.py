@@ -123,5 +123,6 @@ def balanced_cut(
     if is_small or work.size <= FALLBACK:
         methods.append(CentralPath)
     outcome = search.run(methods, MAX_ITER if max_iter is None else int(max_iter), log)
-    labels = work.balance.labels(outcome.certificate.x)
-    return compose(CutResult, outcome, labels=labels, imbalance=work.balance.imbalance(labels))
+    labels = work.balance.labels(search.best.x)
+    imbalance = work.balance.imbalance(labels)
+    return compose(CutResult, outcome, labels=labels, imbalance=imbalance, relaxation_bound=search.bound)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,14 +17,6 @@ from bregmat.engine.status import ExitReason, Status
 
 SMALL = 400  # vertices up to which the central path is about as fast as the factor form, and more reliable
 EACH_TIME = 8  # random hyperplanes for each point that is rounded to cuts
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CutCertificate(Certificate):
-    """The best cut and the best bound so far; ``relaxation_bound`` is the bound before it is rounded up."""
-
-    x: np.ndarray
-    relaxation_bound: float
 
 
 class CutSearch:
@@ -83,18 +74,10 @@ class CutSearch:
         name = " + ".join(names) if log.before else "certificate of the cut"
         return log.outcome(self.certificate(), self.tol, reason, name, log.before, by_own_rule=True)
 
-    def certificate(self) -> CutCertificate:
-        """The best cut and the best bound."""
+    def certificate(self) -> Certificate:
+        """The best cut and the best bound; the unit of the gap is the cut, because weights have no natural size."""
         value = self.best.value
-        return CutCertificate(
-            x=self.best.x,
-            dual=self.dual,
-            objective=value,
-            upper=value,
-            dual_bound=self.lower,
-            relaxation_bound=self.bound,
-            size=value if value > 0 else 1.0,  # the unit of the gap is the cut, because weights have no natural size
-        )
+        return Certificate(dual=self.dual, objective=value, upper=value, dual_bound=self.lower, size=value or 1.0)
 
     # ------------------------------------------------------------------ one method
     def measure(self, is_last: bool) -> dict[str, float]:
