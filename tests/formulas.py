@@ -202,7 +202,7 @@ class MatrixProblem:
         if self.V.dtype == np.longdouble:
             lengths = np.linalg.norm((points @ self.V).astype(float), axis=1)
         self.sizes = np.einsum("cij,i,j->c", np.abs(C), lengths, lengths) + 1e-300  # before differences cancel
-        Z = points @ self.V
+        self.C, self.points, Z = C, points, points @ self.V
         self.A = np.array([Z.T @ one @ Z for one in C]).astype(float)
         self.b, gamma = rows.bound, np.broadcast_to(arguments["slack_weight"], rows.n_constraints) * rows.weight
         self.hard, self.gamma = np.isinf(gamma), gamma
@@ -315,11 +315,13 @@ def what_is_wrong(arguments, result):
         return (
             None if problem.is_contradiction(result.dual) else "INFEASIBLE, but the dual weights prove no contradiction"
         )
-    M, outside = problem.of(result.B if problem.is_metric else result.factor)
+    factor = result.B if problem.is_metric else result.factor
+    M, outside = problem.of(factor)
     size = float(np.linalg.norm(M)) + float(problem.l.max())
     if outside > 1e-6:
         return f"{result.status}, but the matrix is {outside:.2g} of itself outside of the range"
-    p = np.einsum("cij,ij->c", problem.A, M)
+    Y = problem.points @ factor.astype(np.longdouble)  # what rounding leaves outside of the range counts for rows
+    p = np.array([((C @ Y) * Y).sum() for C in problem.C]).astype(float)
     missed = problem.excess(p)[problem.hard] - (1e-8 * np.abs(problem.b) + 1e-12 * problem.sizes * size)[problem.hard]
     if result.status in ("OPTIMAL", "FEASIBLE") and missed.max(initial=0.0) > 0:
         return f"{result.status}, but a hard row is missed by {missed.max():.2g}"
