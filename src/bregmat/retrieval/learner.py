@@ -52,8 +52,9 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     ----------
     prior : {"auto", "identity", "covariance"}
         Metric from which the map is learned. "covariance" is the inverse of the second moments of queries and documents, with a ridge of
-        at least three times their mean eigenvalue. It uses no answers, and reduces the few directions that all vectors share. "auto" takes
-        it if it ranks the right answers of the queries higher than the vectors as given. If the temperature is a number, "auto" is "identity".
+        at least three times their mean eigenvalue. It uses no answers, and reduces the few directions that all vectors share. "auto"
+        takes it if it ranks the right answers of the queries higher than the vectors as given. If the temperature is a number, "auto"
+        is "identity".
     temperature : "auto" or float
         Difference of two cosines that counts as large; positive. "auto" is the standard deviation of the cosines. With the prior
         "identity", half of it is compared, too.
@@ -243,7 +244,9 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
                 f"setting is used ({setting}). Give more queries, or both settings."
             )
         unlearned, learned = (float(comparison.ranks(k).mean()) for k in (0, comparison.best))
-        if is_given and learned < unlearned:  # a choice may also be due to losses, beside which the loss in ranks is small
+        if (
+            is_given and learned < unlearned
+        ):  # a choice may also be due to losses, beside which the loss in ranks is small
             return (
                 f"held-out queries rank right answers lower with {setting} than as given: MRR {learned:.3f}, as given {unlearned:.3f}. "
                 'Use a smaller slack_weight, or "auto". See report_.'
