@@ -327,6 +327,30 @@ def test_a_setting_that_is_worse_than_not_learning_is_reported(rng, monkeypatch)
     found.best = 1
     text = RetrievalLearner(**FAST)._warning_text(setting, found)
     assert "held-out queries rank right answers lower" in text and "MRR 0.400, as given 0.500" in text
+    assert RetrievalLearner()._warning_text(setting, found) is None  # a choice may be due to losses: nothing was given
+
+
+def test_a_prior_that_is_not_chosen_does_not_end_the_settings_of_the_identity(rng, monkeypatch):
+    """The metrics of this test are given by their shapes: (5, 5) is the prior that is not chosen, and (1, 1) is learned."""
+
+    def learn(self, setting, n_passes):
+        self.W = np.full((1, 1), setting.slack_weight)
+
+    def measures(self, W):
+        mean = {1.0: 0.625, 3.0: 0.75}[float(W[0, 0])] if len(W) == 1 else {6: 0.5, 5: 0.6875}[len(W)]
+        return np.full((len(self.queries), 4), mean)  # exact in binary and without a spread: no gain counts
+
+    monkeypatch.setattr(RetrievalPasses, "learn", learn)
+    monkeypatch.setattr(Corpus, "measures", measures)
+    monkeypatch.setattr(Corpus, "losses", lambda self, W, heats: np.zeros((len(self.queries), len(heats))))
+    Q, D = noisy_pairs(rng, 30, d=6)
+    compared = [
+        Prior("identity", None, [[Setting(2.0, weight) for weight in (1.0, 3.0)]]),
+        Prior("covariance", np.eye(6)[:, :5], []),
+    ]
+    found = compare(Corpus.of(Q, D, as_relevance(None, 30, 30)), compared, 0, np.random.default_rng(0))
+    assert found.best == 0
+    assert [s.slack_weight for s in found.settings[1:]] == [0.0, 1.0, 3.0]
 
 
 def test_a_later_list_starts_from_a_weight_that_is_not_larger(rng, monkeypatch):
@@ -485,7 +509,8 @@ def test_data_frames(rng):
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"prior": "variance"}, ValueError, 'prior must be "auto", "identity" or "covariance"; got \'variance\''),
+        ({"prior": "variance"}, ValueError, "prior must be one of 'auto', 'identity', 'covariance'; got 'variance'"),
+        ({"prior": np.array(["auto", "identity"])}, ValueError, "prior must be one of 'auto'"),
         ({"temperature": "low"}, ValueError, "temperature must be \"auto\" or a number; got 'low'"),
         ({"temperature": 0.0}, ValueError, 'temperature must be "auto" or positive and finite'),
         ({"slack_weight": np.inf}, ValueError, 'slack_weight must be "auto" or positive and finite'),

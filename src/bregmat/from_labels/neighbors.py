@@ -37,7 +37,7 @@ COPIES = "coincide with points of another class, which no metric separates: thos
 # ---------------------------------------------------------------------- what is drawn
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """How comparisons are drawn: parameters of :func:`bregmat.constraints_from_labels`, which its callers have checked.
+    """How comparisons are drawn: the parameters of :func:`bregmat.constraints_from_labels`. The callers check them.
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bregmat.applications.softmax import SoftmaxResult
-from bregmat.base.checks import as_matrix, check_integer, check_positive, generator
+from bregmat.base.checks import as_choice, as_matrix, check_integer, check_positive, generator
 from bregmat.base.linalg import unit_rows
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.engine.result import check
@@ -42,7 +42,7 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         minimize over W >= 0:   1/2 |W - I|^2 + slack_weight * mean_i loss_i
         loss_i = -log softmax_j(cos_W(q_i, d_j) / temperature)[right answer of i]
 
-    With the prior "covariance", q and d are the vectors divided by the root of their second moments.
+    With the prior "covariance", q and d are the vectors multiplied by the inverse root of their second moments.
 
     Use it for semantic search with the vectors of a model that cannot be trained further, if some queries are known with a document
     that answers each: clicks, question and answer, title and text. A few dozen queries suffice, and some of them may be wrong.
@@ -52,11 +52,12 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     ----------
     prior : {"auto", "identity", "covariance"}
         Metric from which the map is learned. "covariance" is the inverse of the second moments of queries and documents, with a ridge of
-        three times their mean eigenvalue. It uses no answers, and reduces the few directions that all vectors share. "auto" takes it if it
-        ranks the right answers higher than the vectors as given. If the temperature is a number, "auto" is "identity".
+        at least three times their mean eigenvalue. It uses no answers, and reduces the few directions that all vectors share. "auto"
+        takes it if it ranks the right answers of the queries higher than the vectors as given. If the temperature is a number, "auto"
+        is "identity".
     temperature : "auto" or float
-        Difference of two cosines that counts as large; positive. "auto" is the standard deviation of the cosines, with the prior
-        "identity" also half of it.
+        Difference of two cosines that counts as large; positive. "auto" is the standard deviation of the cosines. With the prior
+        "identity", half of it is compared, too.
     slack_weight : "auto" or float
         Weight of the loss beside the distance from the prior; positive, dimensionless. "auto" compares 30, 100 and 300 in this order, as
         long as the ranks of held-out queries improve. With the prior "identity", it compares 30 and 300 with the lower temperature, and
@@ -84,9 +85,10 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     components_ : ndarray, shape (d, d)
         The learned map, for queries and documents alike: ``transform(X)`` is ``X @ components_.T``. It is symmetric.
     result_ : SoftmaxResult
-        Status, gap and dual variables of the last pass, with the history of all; W in the coordinates of the prior.
+        Status, gap and dual variables of the last pass, with the history of all. With the prior
+        "covariance", its W acts on the vectors after the map of the prior.
     prior_ : str
-        The prior in use. If no setting is better, ``components_`` is that of the prior.
+        The prior in use, "identity" or "covariance". If no setting is better than the prior alone, ``components_`` is the map of the prior.
     temperature_, slack_weight_ : float or None
         The settings in use; None if nothing was learned from answers.
     selection_ : dict of lists
@@ -169,8 +171,8 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         Warns
         -----
         UserWarning
-            No setting was better than not learning on held-out queries: the map is the identity. Or there were fewer than 10 queries to
-            compare with, or the given setting is worse than not learning.
+            No candidate was better than the vectors as given on held-out queries: the map is the identity. Or there were fewer than 10
+            queries to compare with, or the given setting is worse than the vectors as given.
         ConvergenceWarning
             The last pass did not reach the tolerance.
         """
@@ -230,18 +232,21 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         """The text of a warning if the map is not better on held-out queries, or if there are too few of them; otherwise None."""
         if setting is None:
             return (
-                "no setting ranks the right answers of held-out queries higher than the vectors as given: nothing is learned, and the map "
-                "is the identity. See selection_."
+                "no setting ranks the right answers of held-out queries clearly higher than the vectors as given: nothing is learned, and "
+                "the map is the identity. See selection_."
             )
+        is_given = "auto" not in (self.temperature, self.slack_weight)
         if comparison is None:
-            if "auto" not in (self.temperature, self.slack_weight):
+            if is_given:
                 return None
             return (
                 f"fewer than {MIN_COMPARED} queries have a right answer: whether learning helps was not tested, and the most cautious "
                 f"setting is used ({setting}). Give more queries, or both settings."
             )
         unlearned, learned = (float(comparison.ranks(k).mean()) for k in (0, comparison.best))
-        if learned < unlearned:
+        if (
+            is_given and learned < unlearned
+        ):  # a choice may also be due to losses, beside which the loss in ranks is small
             return (
                 f"held-out queries rank right answers lower with {setting} than as given: MRR {learned:.3f}, as given {unlearned:.3f}. "
                 'Use a smaller slack_weight, or "auto". See report_.'
@@ -280,8 +285,7 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         return rows
 
     def _check_parameters(self) -> None:
-        if self.prior not in ("auto", "identity", "covariance"):
-            raise ValueError(f'prior must be "auto", "identity" or "covariance"; got {self.prior!r}.')
+        as_choice("prior", self.prior, ("auto", "identity", "covariance"))
         for name in ("temperature", "slack_weight"):
             value = getattr(self, name)
             if isinstance(value, str) and value != "auto":

@@ -23,11 +23,12 @@ FOLDS = 3
 ROUGH = 1e-2  # relative gap of the problems of the comparison: their scores differ by less than their standard errors
 FEW_STEPS = 4  # Newton steps of a pass of the comparison: later ones hardly change the ranks
 MAX_POOL = 5000  # documents beside the right answers among which compared queries look for them
-RIDGE = (
-    3.0  # added to the eigenvalues of the second moments, in units of their mean: those of small ones are mostly noise
-)
-# Temperatures for each prior, in standard deviations of the cosines, and the slack weights that are tried with each. From the identity,
-# ranks depend little on the weight at 0.5, and the temperature 1 is better with a large weight, if the map has to differ much from it.
+# Added to the eigenvalues of the second moments, in units of their mean. Without it, the inverse would enlarge directions with small
+# eigenvalues, which are mostly noise.
+RIDGE = 3.0
+# Temperatures for each prior, in standard deviations of the cosines, and the slack weights that are tried with each. With the prior
+# "identity", ranks depend little on the weight at the temperature 0.5. If the map has to differ much from the identity, the temperature 1
+# and a large weight are better.
 GRID: dict[str, dict[float, tuple[float, ...]]] = {
     "identity": {0.5: (30.0, 300.0), 1.0: (300.0,)},
     "covariance": {1.0: (30.0, 100.0, 300.0)},
@@ -243,8 +244,9 @@ class Comparison:
 
         Between settings, reciprocal ranks count: a less cautious one has to be better by half a standard error of the paired differences.
         In comparison with a prior, losses count as well: where documents are few, most right answers are first in any case, and ranks tell
-        little. The most cautious setting only has to be better at all. Where right answers are rare among the first documents, only
-        ranks count, and all candidates have to be better by two: known answers of many may come closer while unknown ones fall behind.
+        little. The most cautious setting only has to be better at all. Where right answers are rare among the first documents, only ranks
+        count, and every candidate has to be better by two standard errors. Many right answers are then unknown, and a metric may move
+        them away while the known ones come closer.
         """
         last = len(self.settings) - 1
         gain = _standard_errors(self.ranks(last) - self.ranks(self.best))
@@ -287,7 +289,7 @@ def cosine_unit(corpus: Corpus) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """A metric ``root root'`` from which settings learn, None for the identity; and lists of settings with rising weights."""
+    """A prior metric ``root root'``, whose root is None for the identity, and the lists of settings that start from it."""
 
     name: str
     root: np.ndarray | None
@@ -295,7 +297,9 @@ class Prior:
 
 
 def priors(corpus: Corpus, prior: str, temperature: Any, slack_weight: Any) -> list[Prior]:
-    """The priors to compare, with their settings: for each temperature those with rising weights. One of each that is given.
+    """The priors to compare, each with one list of settings for each temperature, in the order of their weights.
+
+    A parameter that is given, not "auto", has that one value in all settings.
 
     Parameters
     ----------
@@ -324,8 +328,8 @@ def priors(corpus: Corpus, prior: str, temperature: Any, slack_weight: Any) -> l
 def inverse_moments(corpus: Corpus) -> np.ndarray:
     """The root (d, d) of the inverse second moments of queries and documents, in equal shares, with a ridge.
 
-    Vectors of a model share a few directions of large moments, among them their mean, which say little about what answers what. If there
-    are fewer rows than columns, the moments say less, and the ridge is larger.
+    Vectors of a model share a few directions of large moments, among them their mean, which say little about what answers what. Moments of
+    few rows are inexact. The ridge therefore grows with the number of columns divided by the number of rows.
     """
     Q, D = corpus.queries, corpus.documents
     t, U = np.linalg.eigh(Q.T @ Q / len(Q) + D.T @ D / len(D))
@@ -342,10 +346,10 @@ def compare(
 ) -> Comparison:
     """Measure not learning and settings on queries that are held out in turn, and choose one of them.
 
-    A prior other than the identity is chosen first, if it is better than the vectors as given without any learning. Its settings are
-    tried. In each list, they are tried as long as reciprocal ranks rise. In a fold, a setting continues from the metric of the last one
-    before it whose weight is not larger, which is about what its passes lead to. A metric of a larger weight would be a bad start: it
-    maps some rows to short ones, whose cosines have large derivatives.
+    First, the prior "covariance" without learning is compared with the vectors as given. Then the settings of the better one are tried, or
+    those of the only prior. In each list, they are tried as long as reciprocal ranks rise. In a fold, a setting continues from the
+    metric of the last one before it whose weight is not larger, which is about what its passes lead to. A metric of a larger weight
+    would be a bad start: it maps some rows to short ones, whose cosines have large derivatives.
 
     Parameters
     ----------
@@ -364,7 +368,7 @@ def compare(
     folds = _folds(corpus, n_negatives, rng)
 
     def measure(setting: Setting | None) -> bool:
-        """Add a candidate; returns whether it is chosen so far."""
+        """Add a candidate; returns whether it is the best one so far."""
         comparison.add(setting, folds)
         if progress is not None:
             progress(f"MRR {comparison.ranks(-1).mean():.3f} {comparison.names[-1]}")
@@ -374,25 +378,27 @@ def compare(
         return False
 
     measure(None)
-    settings, given = priors[0].settings, folds
+    settings, given, start = priors[0].settings, folds, 0
     for prior in priors:
         if prior.root is None:
             continue
         folds = _folds(corpus.mapped(prior.root), n_negatives, rng)
         if measure(Setting(0.0, 0.0, prior.name)) or len(priors) == 1:
-            settings = prior.settings
+            settings, start = prior.settings, len(comparison.settings) - 1
         else:
             folds = given
     metrics = [[fold.passes.W for fold in folds]] * len(comparison.settings)  # of each candidate
     for path in settings:
+        before = comparison.ranks(start).mean()
         for setting in path:
             is_start = [one is None or one.slack_weight <= setting.slack_weight for one in comparison.settings]
             for fold, W in zip(folds, metrics[np.flatnonzero(is_start)[-1]]):
                 fold.passes.W = W
             measure(setting)
             metrics.append([fold.passes.W for fold in folds])
-            if not comparison.ranks(-1).mean() > comparison.ranks(-2).mean():
+            if not comparison.ranks(-1).mean() > before:
                 break
+            before = comparison.ranks(-1).mean()
     return comparison
 
 
