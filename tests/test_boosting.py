@@ -5,6 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from bregmat import boost_hypotheses, nearest_distribution
+from bregmat.applications.simplex import boosting
+from bregmat.applications.simplex.subproblems import log_sum
 
 # ---------------------------------------------------------------- the equations
 
@@ -53,6 +55,24 @@ def test_adaboost(rng, kind):
     np.testing.assert_allclose(gaps, [1.0, *losses], **close)
     if kind == "separable":
         assert nearest_distribution(np.ones(d) / d, (H * y[:, None]).T, 0.0, "<=").status == "INFEASIBLE"
+
+
+def test_ctrl_c_during_a_step_keeps_the_last_combination(rng, monkeypatch):
+    y = rng.choice([-1, 1], size=50)
+    H, n_calls = np.tanh(rng.normal(size=(50, 8)) + 0.2 * y[:, None]), []
+
+    def interrupted(x):
+        n_calls.append(None)
+        if len(n_calls) == 4:  # the first is of the start
+            raise KeyboardInterrupt
+        return log_sum(x)
+
+    monkeypatch.setattr(boosting, "log_sum", interrupted)
+    with pytest.warns(RuntimeWarning, match="boost_hypotheses was interrupted after 2 iterations"):
+        result = boost_hypotheses(H, y)
+    expected = boost_hypotheses(H, y, n_steps=2)
+    assert result.exit_reason == "INTERRUPTED" and np.array_equal(result.weights, expected.weights)
+    assert result.objective == pytest.approx(np.mean(np.exp(-y * (H @ result.weights))))
 
 
 def test_boosting_with_sample_weights_and_sparse_predictions(rng):

@@ -89,7 +89,7 @@ def nearest_kernel(
         Called once per iteration with a Record; returning True stops the run.
     executor, block_size
         As in :func:`nearest_metric`, for a prior that is a Factor: with LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is
-        from the identity. G0 is an array, points in files (:func:`bregmat.io.open_points`), or an array or data frame of Dask.
+        from the identity. G0 is an array, or points in files (:func:`bregmat.io.open_points`).
 
     Returns
     -------
