@@ -22,7 +22,7 @@ from bregmat.margin.low_rank import MOST_STEPS, has_small_factor, interior_point
 from bregmat.margin.problem import MarginProblem
 
 FORMED = 900  # number of samples up to which the whole kernel is computed, in float64
-FINE = 1e-11  # violation from which on weights need no exact last stage, in units of the margin
+FINE = 1e-11  # violation up to which weights need no exact last stage, in units of the margin
 PIECE = 30_000_000  # entries of kernel rows that are read between two checks of the clock
 INFINITE = 1e300  # used in place of infinity, because inf - inf is NaN
 BAND = 0.02  # distance from the margin within which a sample takes part in the exact last stage, in units of the margin

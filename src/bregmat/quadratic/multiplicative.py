@@ -197,7 +197,7 @@ class UpdatesRun:
         return self.state.point.v
 
     def measure(self, is_last: bool) -> dict[str, float]:
-        """F or the figures of a proof, with the optimality residual as the violation; of small programs few steps are proven."""
+        """F or the figures of a proof, with the optimality residual as the violation; in small programs most steps have no proof."""
         state, large = self.state, 300  # variables from which on a proof costs less than a pass over the matrix
         stride = 1 if self.problem.split.n >= large else 1 << max(self.n_iter.bit_length() - 7, 0)
         is_due = self.n_iter % stride == 0 or is_last or state.is_stalled or self.log.callback is not None
