@@ -184,8 +184,8 @@ class SupportSearch:
         problem = self.problem
         x, e, own = self.x, problem.signs - self.f - problem.ridge * self.x, K.diagonal().copy()
         max_steps = int(min(steps_per_sample * problem.n, self.max_steps - self.steps))
-        np.fill_diagonal(K, own + problem.ridge)
         try:
+            np.fill_diagonal(K, own + problem.ridge)
             self._descend(max_steps, x, e, K, K.diagonal().copy(), self.lower, self.upper, self.goal)
         finally:
             np.fill_diagonal(K, own)
