@@ -533,6 +533,21 @@ def test_rows_of_one_length_are_compared_by_cosine(rng):
     assert MetricLearner().fit(unit, constraints=rows).metric_ == "euclidean"  # bounds of distances
 
 
+@pytest.mark.parametrize("kind", ["inner_products", "sq_distances", "cosines"])
+def test_scores_of_one_array_with_itself_are_those_of_two_arrays(kind, rng):
+    """Once with so few columns that products are those of whole matrices, once with so many that they are not."""
+    for d in (7, 150):
+        X, G, M = rng.normal(size=(40, d)), rng.normal(size=(d, d)) / d, rng.normal(size=(40, 40))
+        W = G @ G.T + np.eye(d)
+        metric = (W,) if kind == "cosines" else ()
+        one, two = (getattr(PairScores, kind)(X, other, *metric) for other in (X, X.copy()))
+        basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+        for same, apart in ((one, two), (one.in_basis(basis), two.in_basis(basis))):
+            assert same.documents is same.queries and apart.documents is not apart.queries
+            np.testing.assert_allclose(same.linear(W), apart.linear(W), atol=1e-12)
+            np.testing.assert_allclose(same.adjoint(M), apart.adjoint(M), atol=1e-12 * np.abs(apart.adjoint(M)).max())
+
+
 def test_wide_rows_are_also_compared_by_cosine(rng):
     y = np.repeat(np.arange(4), 15)
     X = (rng.normal(size=(4, 220))[y] + 1.5 * rng.normal(size=(60, 220))) * rng.lognormal(size=(60, 1))

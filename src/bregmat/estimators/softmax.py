@@ -61,11 +61,13 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
         "max_iter": learner.max_iter,
         "callback": callback_of(learner),
     }
-    if is_cosine:
-        result = cosine_metric(Z[asking], Z, targets, n_passes=COSINE_PASSES, **settings)
-    else:
+    if not is_cosine:
         Z /= np.sqrt(_median_sq_distance(Z) / 2.0)
-        result = softmax_metric(PairScores.sq_distances(Z[asking], Z), targets, **settings)
+    queries = Z if len(asking) == len(Z) else Z[asking]  # products of one array with itself take less time
+    if is_cosine:
+        result = cosine_metric(queries, Z, targets, n_passes=COSINE_PASSES, **settings)
+    else:
+        result = softmax_metric(PairScores.sq_distances(queries, Z), targets, **settings)
     place = replace(result.coordinates, base=X, R=P)
     return replace(result, coordinates=place if span is None else replace(place, span=span))
 

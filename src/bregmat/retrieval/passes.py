@@ -213,7 +213,7 @@ class Comparison:
 
     def add(self, setting: Setting | None, folds: list[HeldOut]) -> None:
         """Measure a setting on the held-out queries of each fold."""
-        n_passes = 1 if self.settings and self.is_learned(self.best) else 2
+        n_passes = 1 if any(self.is_learned(k) for k in range(len(self.settings))) else 2
         start, parts = time.process_time(), []
         for fold in folds:
             if setting is not None and setting.slack_weight:

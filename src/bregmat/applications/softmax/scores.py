@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from bregmat.base.linalg import row_dot, symmetrize
+from bregmat.base.linalg import row_dot, symmetric_product, symmetrize
 
 SHORTEST = 1e-9  # length of a row in a metric, relative to its Euclidean length, from which on the row has a direction
 
@@ -29,6 +29,8 @@ class PairScores:
         The coefficients h.
     constant : ndarray, shape (n, m), or float
         The constants c.
+
+    If both are the same array, as for labelled rows, some products are computed once, and the scores from half of the operations.
     """
 
     queries: np.ndarray
@@ -52,7 +54,8 @@ class PairScores:
 
         With ``q, d`` of length 1 in W0 and ``c = q' W0 d``:  ``c + q' W d - c/2 (q' W q + d' W d)``, exact to first order.
         """
-        q, d = (_unit_in_metric(X, W0) for X in (queries, documents))
+        q = _unit_in_metric(queries, W0)
+        d = q if documents is queries else _unit_in_metric(documents, W0)
         c = q @ W0 @ d.T
         return cls(q, d, share=c / 2.0, constant=c)
 
@@ -65,9 +68,10 @@ class PairScores:
         """The scores without their constants, shape (n, m), for a symmetric W (d, d)."""
         Q, D = self.queries, self.documents
         QW = Q @ W
-        V = QW @ D.T
+        V = symmetric_product(QW.T, Q.T) if D is Q else QW @ D.T
         if np.any(self.share):
-            V -= self.share * (row_dot(QW, Q)[:, None] + row_dot(D @ W, D))
+            lengths = row_dot(QW, Q)
+            V -= self.share * np.add.outer(lengths, lengths if D is Q else row_dot(D @ W, D))
         return V
 
     def adjoint(self, M: np.ndarray) -> np.ndarray:
@@ -76,14 +80,19 @@ class PairScores:
         A = Q.T @ (M @ D)
         if np.any(self.share):
             H = M * self.share
-            A -= (Q.T * H.sum(axis=1)) @ Q + (D.T * H.sum(axis=0)) @ D
+            rows, columns = H.sum(axis=1)[:, None], H.sum(axis=0)[:, None]
+            if D is Q:
+                A -= symmetric_product(Q, (rows + columns) * Q)
+            else:
+                A -= symmetric_product(Q, rows * Q) + symmetric_product(D, columns * D)
         return symmetrize(A)
 
     def in_basis(self, V: np.ndarray, dtype: type = np.float64) -> Self:
         """The same scores as functions of ``V' W V``, for an orthogonal V, or a basis (d, k) of the span of all rows."""
         share: np.ndarray = np.asarray(self.share, dtype=dtype)
         constant: np.ndarray = np.asarray(self.constant, dtype=dtype)
-        queries, documents = ((X @ V).astype(dtype, copy=False) for X in (self.queries, self.documents))
+        queries = (self.queries @ V).astype(dtype, copy=False)
+        documents = queries if self.documents is self.queries else (self.documents @ V).astype(dtype, copy=False)
         return replace(self, queries=queries, documents=documents, share=share, constant=constant)
 
 
