@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import logsumexp
 
 from bregmat import boost_hypotheses, nearest_distribution
 
@@ -53,6 +54,25 @@ def test_adaboost(rng, kind):
     np.testing.assert_allclose(gaps, [1.0, *losses], **close)
     if kind == "separable":
         assert nearest_distribution(np.ones(d) / d, (H * y[:, None]).T, 0.0, "<=").status == "INFEASIBLE"
+
+
+def test_ctrl_c_during_a_step_keeps_the_last_combination(rng, monkeypatch):
+    y = rng.choice([-1, 1], size=50)
+    H, n_calls = np.tanh(rng.normal(size=(50, 8)) + 0.2 * y[:, None]), []
+
+    def interrupted(x):
+        n_calls.append(None)
+        if len(n_calls) == 4:  # the first is of the start
+            raise KeyboardInterrupt
+        return logsumexp(x)
+
+    monkeypatch.setattr("bregmat.applications.simplex.boosting.log_sum", interrupted)
+    with pytest.warns(RuntimeWarning, match="boost_hypotheses was interrupted after 2 iterations"):
+        result = boost_hypotheses(H, y)
+    expected = boost_hypotheses(H, y, n_steps=2)
+    assert result.exit_reason == "INTERRUPTED"
+    np.testing.assert_allclose(result.weights, expected.weights, rtol=1e-12)
+    assert result.objective == pytest.approx(np.mean(np.exp(-y * (H @ result.weights))))
 
 
 def test_boosting_with_sample_weights_and_sparse_predictions(rng):

@@ -319,3 +319,14 @@ def test_classes_share_the_values_of_the_kernel(rng, monkeypatch):
         # equal but for the intercept, which is not unique if no weight is strictly between its bounds
         assert np.ptp(result.decision - alone.decision_function(X[rows])) < AGREE
         assert verify(result).holds
+
+
+def test_a_conflict_of_two_classes_names_samples_in_the_order_of_x(rng):
+    X, y = rng.normal(size=(60, 2)), rng.integers(3, size=60)
+    with pytest.raises(SolverError, match="cannot be separated") as error:
+        MarginSVC(kernel="linear", C=np.inf).fit(X, y)
+    result, rows = error.value.result, np.flatnonzero(y < 2)
+    assert result.conflict.tolist() == np.flatnonzero(result.alpha).tolist()
+    # sum_i y_i alpha_i (x_i, 1) = 0: the hulls of the two classes share a point
+    signed = np.where(y[rows] == 1, 1.0, -1.0) * result.alpha
+    np.testing.assert_allclose(signed @ np.column_stack([X[rows], np.ones(len(rows))]), 0.0, atol=1e-12)

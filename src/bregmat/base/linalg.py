@@ -55,12 +55,12 @@ def product(X: Any, B: Any) -> Any:
     return X @ space.put_like(X, dense(B))
 
 
-# with fewer columns, the products below are those of whole matrices: looking for the halves takes longer than it saves
+# number of columns below which the next three functions multiply whole matrices, because that is faster for small ones
 FEW_COLUMNS = 64
 
 
 def factor_product(V: np.ndarray, F: np.ndarray) -> np.ndarray:
-    """``V F``; of a lower triangular F, as Cholesky factors are, with half of the operations."""
+    """``V F``, in half of the operations if F is lower triangular, as Cholesky factors are."""
     r = len(F)
     if r < FEW_COLUMNS or F.shape[1] != r or F.dtype != V.dtype or np.triu(F, 1).any():
         return V @ F
@@ -77,7 +77,7 @@ def half_product(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
 
 
 def symmetric_product(Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """``Z' Y`` where that is symmetric: only the blocks of its upper triangle are computed."""
+    """``Z' Y``, which has to be symmetric: only the blocks of its upper triangle are computed."""
     width, r = 128, Z.shape[1]
     if r < FEW_COLUMNS:
         return Z.T @ Y

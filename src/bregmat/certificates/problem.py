@@ -41,7 +41,7 @@ from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
 
 MODEST = 8.0  # roundings of a few operations, in units of EPS
 UNCERTAIN = 1e-6  # rounding of the value of a hard row, relative to its unit, from which on the row may be missed
-SURE = 4.0  # slack of a hard row over the rounding of its value from which on it is met; `verify` asks for less
+SURE = 4.0  # ratio of slack to rounding from which on a hard row counts as met; `verify` requires a smaller ratio
 
 
 _R = TypeVar("_R", bound=Result)
@@ -205,7 +205,7 @@ class NearestMatrix(Problem):
                 upper = objective + rounding
             else:
                 slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
-                # a hard row may be missed if it holds by little more than noise that is not small beside its unit
+                # a hard row may be violated if its rounding is not small relative to its unit, and its slack is not clearly larger
                 limit = np.where(L.hard, np.maximum(UNCERTAIN * self.unit, slack / SURE), np.inf)
                 if (self._rounding_of_values(iterate, p, norms, norm, limit) <= limit).all():
                     upper = objective + float(np.abs(mu) @ met.missed) + rounding

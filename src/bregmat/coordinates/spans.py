@@ -44,7 +44,7 @@ def span_of(Z: Any, touched: np.ndarray, terms: Terms | None) -> tuple[np.ndarra
     """Coordinates of vectors in an orthonormal basis of their span, the span, and whether the vectors are those of the terms.
 
     The vectors are the touched points Z (n, d), whose row numbers are ``touched``, or the differences of these in the terms if those are
-    fewer. ``terms`` is None if not only differences matter. The result is None if all vectors are 0.
+    fewer. ``terms`` is None unless only differences of points matter. The result is None if all vectors are 0.
     """
     vectors, are_terms = Z, False
     if terms is not None and len(terms.row) < Z.shape[0]:

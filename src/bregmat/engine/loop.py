@@ -150,9 +150,9 @@ class RunLog:
     history: list[Record] = field(default_factory=list)
     before: int = 0  # steps of the runs before this one
 
-    def beside(self, *, is_quiet: bool = False) -> RunLog:
-        """A log with a history of its own, and the same clock and time limit."""
-        return RunLog(None if is_quiet else self.callback, self.max_seconds, self.units, clock=self.clock)
+    def beside(self) -> RunLog:
+        """A log with a history of its own and no callback, and the same clock and time limit."""
+        return RunLog(None, self.max_seconds, self.units, clock=self.clock)
 
     def seconds(self) -> float:
         """Wall time since the start."""
@@ -241,7 +241,7 @@ class Method(Protocol):
 
 
 def repeat(method: Method, limit: int, log: RunLog) -> tuple[ExitReason, int]:
-    """Measure the point of a method and step to the next one, until it ends or a limit is reached: the reason, and the number of steps.
+    """Alternate measurements and steps of a method until it ends or a limit is reached; return the reason and the number of steps.
 
     :func:`solve` drives solvers of problems with it. Methods that keep their own proof use it directly.
     """

@@ -125,9 +125,9 @@ class _PairTraining:
             weights_of_features = (problem.signs * result.alpha)[on] @ (X[rows[on]] - self.center)
             result.intercept -= float(weights_of_features @ self.center)
         self.stop.asked = self.stop.asked or result.exit_reason is ExitReason.INTERRUPTED
-        self._raise_without_solution(result, first, second)
         if kernel.formed is not None:  # the samples are ordered by class
             rows, problem = _in_order(result, problem, rows, self.whole)
+        self._raise_without_solution(result, first, second)
         result.call = {"problem": problem}
         return PairMachine(rows, problem.signs, first, second, result)
 
@@ -212,6 +212,8 @@ def _in_order(
     order = np.argsort(rows)
     for name in ("alpha", "decision", "certified", "certified_support"):
         setattr(result, name, getattr(result, name)[order])
+    if result.conflict is not None:
+        result.conflict = np.flatnonzero(np.isin(order, result.conflict))
     arrays = {name: getattr(problem, name)[order] for name in ("signs", "upper", "ridge")}
     return rows[order], replace(problem, kernel=Part(whole, rows[order]), **arrays)
 

@@ -308,7 +308,7 @@ class Pairwise(KernelSource):
         return max(self.rounding, 2.0 * DOUBLE * (self.X.shape[1] + 16.0) * max(power, 1.0))
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        # block_error includes the last bit
+        # the last bit may be wrong, which block_error allows for
         rough = {"last_bit": False} if isinstance(self.function, KernelFunction) else {}
         K = self._checked(np.asarray(self.function(self.X[rows], self.X[columns], **rough), dtype=float), rows)
         return np.ascontiguousarray(K, dtype=dtype)

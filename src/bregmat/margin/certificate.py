@@ -188,7 +188,7 @@ class Machine:
         if not primal > 0:
             return nothing
         distance += noise if noise > ROUNDING_SHARE * primal else 0.0
-        # rounding of the slack, which C multiplies, is not in the distance; the divided machine has none
+        # the distance does not contain the rounding of the slack, which is multiplied by C; the divided machine has no slack
         if problem.loss == "hinge" and distance + 1e3 * noise > CLOSED * primal:
             divided = replace(self, intercept=self._middle() if problem.intercept else 0.0)
             better = divided._without_slack(q, self.rounding()[1])

@@ -125,7 +125,7 @@ class _Contributions:
 
     def _end(self, f: np.ndarray, ball: np.ndarray, b: float, limit: float, way: float) -> float:
         """An intercept on one side of b at which the smallest sum exceeds the limit, by little; infinite if none was found."""
-        near = float(ball.min()) + 1e-12 * (1.0 + abs(b))  # all values may be off by as much
+        near = float(ball.min()) + 1e-12 * (1.0 + abs(b))  # every value has an error of this size
         step = near
         for _ in range(200):
             t = b + way * step

@@ -35,7 +35,7 @@ class ActiveSet:
     ----------
     violation_tol : float, optional
         Stop when the optimality conditions hold to this tolerance, in units of the margin, as LIBSVM does with its ``tol``, instead of
-        at a duality gap. The weights are then those of the float32 search, unless float32 is too coarse for the tolerance.
+        at a duality gap. The exact last stage then runs only if the search does not reach the tolerance.
     certify : bool, default True
         Compute the duality gap. It is always computed unless ``violation_tol`` is given. Without it the result has no bound, and
         the history has dual values from float32 kernel rows.
@@ -254,6 +254,7 @@ class MarginTraining:
         except IndefiniteKernelError as error:
             if not error.negative.rounding:
                 raise
+            search.continue_alone()
         self.exit_reason = ExitReason.TIME if search.late() else ExitReason.STALLED
 
     def _finish(self) -> None:

@@ -22,7 +22,7 @@ from bregmat.margin.low_rank import MOST_STEPS, has_small_factor, interior_point
 from bregmat.margin.problem import MarginProblem
 
 FORMED = 900  # number of samples up to which the whole kernel is computed, in float64
-FINE = 1e-11  # violation from which on weights need no exact last stage, in units of the margin
+FINE = 1e-11  # violation up to which weights need no exact last stage, in units of the margin
 PIECE = 30_000_000  # entries of kernel rows that are read between two checks of the clock
 INFINITE = 1e300  # used in place of infinity, because inf - inf is NaN
 BAND = 0.02  # distance from the margin within which a sample takes part in the exact last stage, in units of the margin
@@ -32,8 +32,8 @@ HARD = 1e6  # limit on the weights of a hard margin, in units of 1 / K_ii; large
 class SupportSearch:
     """State of the search, which proceeds in rounds until the optimality conditions hold as far as float32 can tell.
 
-    It ends at the violation ``tol``, in units of the margin, or after ``max_steps`` coordinate steps. Where the whole kernel is known in
-    float64, ``goal`` is the violation that it tries to reach first. ``rng`` draws the first working set.
+    It ends at the violation ``tol``, in units of the margin, or after ``max_steps`` coordinate steps. If the whole kernel is known in
+    float64, one round descends to the violation ``goal`` or for a limited number of steps. ``rng`` draws the first working set.
     ``budget`` is the number of bytes for kernel rows, and as many for the block of the working set. ``late`` is called every few
     milliseconds; True ends the round.
     """
@@ -72,7 +72,8 @@ class SupportSearch:
         """Do one round: choose the working set and optimise on it."""
         matrix, formed = self.problem.kernel.matrix, self.problem.kernel.formed
         if formed is not None:
-            self._descend_in_double(formed)
+            # usually one or two steps for each sample suffice; unless another rule ends the run, the last stage is faster than many more
+            self._descend_in_double(formed, 10 if self.goal <= FINE else 200)
             return
         if self.rounds == 0 and matrix is not None and not self.problem.ridge.any():
             self._descend_on_all(matrix)
@@ -173,15 +174,18 @@ class SupportSearch:
                 break
         self.steps += done
 
-    def _descend_in_double(self, K: np.ndarray) -> None:
+    def continue_alone(self) -> None:
+        """Do many more steps if the whole kernel is known, because its rounding keeps the last stage from a result."""
+        if self.problem.kernel.formed is not None:
+            self._descend_in_double(self.problem.kernel.formed, 2000)
+
+    def _descend_in_double(self, K: np.ndarray, steps_per_sample: int) -> None:
         """Optimise over all samples in float64, on the whole kernel; if this converges, the weights are exact."""
-        # usually one or two steps for each sample suffice; unless another rule ends the run, the last stage is faster than many more
-        steps_per_sample = 10 if self.goal <= FINE else 200
         problem = self.problem
         x, e, own = self.x, problem.signs - self.f - problem.ridge * self.x, K.diagonal().copy()
-        max_steps = int(min(steps_per_sample * problem.n, self.max_steps))
-        np.fill_diagonal(K, own + problem.ridge)
+        max_steps = int(min(steps_per_sample * problem.n, self.max_steps - self.steps))
         try:
+            np.fill_diagonal(K, own + problem.ridge)
             self._descend(max_steps, x, e, K, K.diagonal().copy(), self.lower, self.upper, self.goal)
         finally:
             np.fill_diagonal(K, own)

@@ -43,7 +43,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     n_components : int, optional
         k, from 1 to d - 1; by default d - 1, which discards one direction.
     eta : float, optional
-        Fixed learning rate, positive, for rows of length at most 1, as in the paper; a longer one is an error. Scale X.
+        Fixed learning rate, positive. Rows must have length at most 1, as in the paper, which may need a multiple of X.
     n_rounds : int, optional
         Length of the stream, for the fixed rate of the paper and rows of length at most 1: ``log(1 + sqrt(2 R / L))`` with
         ``R = m log(d/m)`` and the largest possible loss L of the best subspace, ``n_rounds m / d``. Give eta, or n_rounds, or neither. With

@@ -204,7 +204,7 @@ def bind(
     rounding : Rounding, optional
         By how much Z may be off; by default it counts as data.
     terms : Terms, optional
-        ``constraints.terms()``, where they are known.
+        ``constraints.terms()``, if they have been computed.
     are_terms : bool
         Whether Z holds the vectors of the terms themselves, shape (n_terms, r), which are exact.
     unmapped : UnmappedPoints, optional
@@ -232,9 +232,9 @@ def bind(
 
 
 def distinct_terms(t: Terms) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the first terms with each squared norm, and for every term its place among them.
+    """Positions of one term for each distinct squared norm, and for every term the place of its norm among them.
 
-    The comparisons of a point with its neighbours are made of few pairs of points.
+    Comparisons of a point with its neighbours share their pairs of points, so that there are far fewer norms than terms.
     """
     a, b = t.a.astype(np.int64), np.where(t.sign == 0, t.a, t.b)
     low, high = np.minimum(a, b), np.maximum(a, b)  # |z_a + s z_b| = |z_b + s z_a|
@@ -300,7 +300,7 @@ def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, error
         natural = np.einsum("is,is->i", size, v * v)
         off = np.einsum("is,is->i", size, d * (2.0 * v + d))
         bound = 1e-12 * natural**2 + 4.0 * off**2
-        # |A| >= 2 max_t |coef_t| |v_t|^2 - natural, the triangle inequality: most rows need no vectors
+        # |A| >= 2 max_t |coef_t| |v_t|^2 - natural by the triangle inequality, so that most rows are settled without their vectors
         least = 2.0 * (size * v * v).max(axis=1) - natural
         doubtful = np.flatnonzero((least <= 0) | (least * least <= 2.0 * bound))
         part, place, size, bound = part[doubtful], place[doubtful], size[doubtful], bound[doubtful]

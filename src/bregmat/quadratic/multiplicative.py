@@ -197,9 +197,8 @@ class UpdatesRun:
         return self.state.point.v
 
     def measure(self, is_last: bool) -> dict[str, float]:
-        """F or the figures of a proof, with the optimality residual as the violation; of small programs few steps are proven."""
+        """F or the figures of a proof, with the optimality residual as the violation; in small programs most steps have no proof."""
         state, large = self.state, 300  # variables from which on a proof costs less than a pass over the matrix
-        self.proof = None
         stride = 1 if self.problem.split.n >= large else 1 << max(self.n_iter.bit_length() - 7, 0)
         is_due = self.n_iter % stride == 0 or is_last or state.is_stalled or self.log.callback is not None
         figures = {"objective": state.point.F, "dual_bound": np.nan, "gap": np.nan, "violation": state.residual}
@@ -222,7 +221,8 @@ class UpdatesRun:
         following = self.settings.step(self.problem, self.state)
         if not np.isfinite(following.point.F):
             raise OverflowError
-        self.state, self.n_iter = following, self.n_iter + 1
+        # the proof of the old point is dropped first: Ctrl-C must not leave it beside the new point
+        self.proof, self.state, self.n_iter = None, following, self.n_iter + 1
 
     def finish(self) -> None:
         """Prove the last point, with clamped variables at zero unless the gap grows."""

@@ -131,7 +131,7 @@ def _run_exact(problem: QuadraticProgram, start: np.ndarray | None, request: Req
 def _run_updates(
     problem: QuadraticProgram, start: np.ndarray | None, request: Request, settings: MultiplicativeUpdates, log: RunLog
 ) -> Outcome:
-    """The multiplicative updates, certified at every step; their last point is certified with more effort."""
+    """The multiplicative updates with proofs of their points; the last point is certified with more effort."""
     signs = problem.E[0] if problem.m else None
     proofs = ProgramProofs(problem, request.tol, is_rough=log.is_late())
     program = SplitProgram(DenseSplit(problem.A), problem.b, upper=problem.upper, signs=signs)

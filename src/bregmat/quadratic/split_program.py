@@ -131,8 +131,8 @@ class SplitProgram:
 class ProgramProofs:
     """Proofs of points of a quadratic program with at most one equality row, for the updates.
 
-    Gaps above ``tol`` are worth more effort. ``is_rough`` skips the factorisation for directions that improve the bound, because the
-    time is up.
+    A point is certified with more effort if its gap is above ``tol`` and its residual is small. ``is_rough`` skips the factorisation for
+    directions that improve the bound, because the time is over.
     """
 
     def __init__(self, problem: QuadraticProgram, tol: float, *, is_rough: bool) -> None:

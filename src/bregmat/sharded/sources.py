@@ -40,7 +40,7 @@ class LazyConstraints(ABC):
 
 @runtime_checkable
 class LazyPoints(Protocol):
-    """Points (n, d) whose rows are read when they are needed (:func:`bregmat.io.open_points`); they have ``shape`` and ``ndim``, too."""
+    """Points (n, d) whose rows are read when they are needed (:func:`bregmat.io.open_points`), with ``shape``, ``ndim`` and ``X[rows]``."""
 
     def read_rows(self, rows: Any) -> np.ndarray:
         """Some rows, selected by a slice or by ascending row numbers."""

@@ -82,7 +82,7 @@ class CutSearch:
 
     # ------------------------------------------------------------------ one method
     def measure(self, is_last: bool) -> dict[str, float]:
-        """Compute the bound of the method's multipliers, and round its matrix to cuts; at the end, by all hyperplanes that are left."""
+        """Compute the bound of the method's multipliers, and round its matrix to cuts; the last call uses all hyperplanes that are left."""
         method, is_last = self.method, is_last or self.is_stalled
         if method is None:
             self.prove_by_cut()

@@ -134,7 +134,7 @@ def semidefinite_program(
         ray = find_ray(problem, constraints, log)
     if ray is not None:
         # the iterates diverge along the direction, so a point is sought without the objective
-        any_feasible, quiet = replace(problem, C=np.zeros_like(objective)), log.beside(is_quiet=True)
+        any_feasible, quiet = replace(problem, C=np.zeros_like(objective)), log.beside()
         point = problem.certify(solve(any_feasible, LogDetPath(), tol=tol, log=quiet).certificate)
         if point.is_feasible:
             unbounded = replace(point, dual_bound=-np.inf, upper=np.inf)

@@ -53,7 +53,7 @@ def _solution(C: np.ndarray, rows: Constraints, P: np.ndarray, log: RunLog) -> n
     """A factor of the solution of a program in the basis P."""
     tol = 1e-6  # of the programs that are solved for a ray
     program = SemidefiniteProgram.build(C, bind(rows, P), rows, np.inf)
-    return solve(program, LogDetPath(), tol=tol, log=log.beside(is_quiet=True)).certificate.iterate.F
+    return solve(program, LogDetPath(), tol=tol, log=log.beside()).certificate.iterate.F
 
 
 def _is_ray(G: np.ndarray, C: np.ndarray, level: Constraints) -> bool:

@@ -129,9 +129,8 @@ class AdaBoost:
     def __init__(self, A: Any, log_first: np.ndarray) -> None:
         self.A, self.weights = A, np.zeros(A.shape[0])
         self.log_terms, self.log_loss, self.log_bound = log_first, log_sum(log_first), 0.0
-        self.steps: list[
-            tuple[int, float, float, float]
-        ] = []  # hypothesis, step, and logarithms of the loss and its bound
+        # hypothesis, step, and logarithms of the loss and its bound
+        self.steps: list[tuple[int, float, float, float]] = []
         self.is_finished = False  # whether no hypothesis has a positive edge
 
     def certificate(self) -> Certificate:
@@ -157,11 +156,12 @@ class AdaBoost:
             return
         # log[(1 + r) / (1 - r)] / 2
         alpha = approximate_step(r, -1.0, 1.0)
-        row = self.A[[j]]
-        self.weights[j] += alpha
-        self.log_terms = self.log_terms - alpha * (row if isinstance(row, np.ndarray) else row.toarray())[0]
-        self.log_loss = log_sum(self.log_terms)
-        self.log_bound += log_step_bound(r, -1.0, 1.0, alpha)
+        row, weights = self.A[[j]], self.weights.copy()
+        weights[j] += alpha
+        log_terms = self.log_terms - alpha * (row if isinstance(row, np.ndarray) else row.toarray())[0]
+        log_loss, log_bound = log_sum(log_terms), self.log_bound + log_step_bound(r, -1.0, 1.0, alpha)
+        # all at once, so that Ctrl-C during the step leaves the last combination
+        self.weights, self.log_terms, self.log_loss, self.log_bound = weights, log_terms, log_loss, log_bound
         self.steps.append((j, alpha, self.log_loss, self.log_bound))
 
 
