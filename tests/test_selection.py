@@ -172,8 +172,8 @@ def test_candidates_that_are_clearly_behind_are_dropped(rng):
     assert found.table()["chosen"] == [False, True, False, False] and np.isnan(found.table()["score"][2])
 
 
-@pytest.mark.parametrize(("behind", "n_folds"), [(1.4, 2), (1.6, 1)])
-def test_candidates_are_dropped_from_one_and_a_half_standard_errors_on(behind, n_folds, rng, monkeypatch):
+@pytest.mark.parametrize(("behind", "n_folds"), [(1.9, 2), (2.1, 1)])
+def test_candidates_are_dropped_from_two_standard_errors_on(behind, n_folds, rng, monkeypatch):
     better, difference = rng.normal(size=(2, 400))
     difference = (difference - difference.mean()) / difference.std() + behind * np.sqrt(400 + 1.0) / 400
     scores = {None: better - difference, "neighbors": better}
