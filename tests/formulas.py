@@ -272,7 +272,9 @@ class MatrixProblem:
         """``D(M, diag(l))``."""
         if self.name == "frobenius":
             return np.linalg.norm(M - np.diag(self.l)) ** 2 / 2
-        if self.name == "logdet":  # beside the prior, whose own eigenvalues may be small, the eigenvalues keep their digits
+        if (
+            self.name == "logdet"
+        ):  # beside the prior, whose own eigenvalues may be small, the eigenvalues keep their digits
             x = np.maximum(np.linalg.eigvalsh(M / np.sqrt(np.outer(self.l, self.l))), 1e-300)
             return np.sum(x - 1.0 - np.log(x))
         x = np.maximum(np.linalg.eigvalsh(M), 1e-300)
