@@ -44,6 +44,7 @@ def test_no_false_word(family):
         "far_away:6706",
         "quadratic:95387",  # a bound that raises the linear term by 6e-16 and says so, beside one that is 5e6 lower
         "quadratic:95524",  # a bound that only directions through variables with almost no reduced gradient prove
+        "far_away_repeated:110969",  # the difference of mapped points far from the origin has the rounding of both
         "wide_bounds_repeated:97166",  # a product with a difference of points that a must-link joins, which is exactly 0
         "cliques_repeated:110170",  # on a line, a near copy was so near that the planted distance had lost eight digits
         "wide_bounds_repeated:110484",  # a row that the part of the matrix in the prior's rounded range misses by 1.3e-7

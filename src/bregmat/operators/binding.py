@@ -159,7 +159,9 @@ class UnmappedPoints:
         """The sums, mapped, shape (k, r)."""
         return dense(product(self.sums(a, b, sign), self.R))
 
-    def sizes(self, a: np.ndarray, b: np.ndarray, sign: np.ndarray, F: np.ndarray | None = None) -> np.ndarray:
+    def sizes(
+        self, a: np.ndarray, b: np.ndarray, sign: np.ndarray, F: np.ndarray | None = None, *, are_mapped: bool = False
+    ) -> np.ndarray:
         """Lengths of ``F' l``, shape (k,), where l (r,) holds the sums of the absolute terms of the entries of a mapped sum.
 
         Parameters
@@ -168,8 +170,11 @@ class UnmappedPoints:
             The sums.
         F : ndarray, shape (r, m), optional
             By default the identity.
+        are_mapped : bool
+            Whether the sums are formed from mapped points, whose terms are those of both points.
         """
-        made = dense(product(abs(self.sums(a, b, sign)), abs(self.R)))
+        terms = abs(self.X[a]) + abs(self.X[b]) if are_mapped else abs(self.sums(a, b, sign))
+        made = dense(product(terms, abs(self.R)))
         return np.sqrt(sq_norms(made if F is None else made @ F))
 
 
@@ -388,17 +393,19 @@ def row_errors(
     squares, constant = np.zeros(c), np.zeros(c)
     is_zero = (operator.norms() == 0) & (constraints.bound != 0)  # 0 <= 0 holds
     a, b = (t.a, t.b) if rows is None else (np.searchsorted(rows, t.a), np.searchsorted(rows, t.b))
+    is_formed = np.ones(len(t.row), bool)  # from the data before they are mapped; a point alone counts as formed, too
     if len(t.row) and not rounding.is_exact:
         size = rounding.length[a] + np.abs(t.sign) * rounding.length[b]  # from before the points were centred
         if unmapped is not None:
             first, place = distinct_terms(t)
-            made = size[first]
+            made, formed = size[first], is_formed[first]
             for part in blocks(len(first), Z.shape[1], 2**20):
                 some = first[part]
                 short = sq_norms(Z[a[some]] + Z[b[some]] * t.sign[some, None]) <= (SHORT_DIFFERENCE * made[part]) ** 2
-                on = np.flatnonzero(short)  # formed from the data before they are mapped
+                on = np.flatnonzero(short)
+                formed[part] = short | (t.sign[some] == 0)
                 made[part.start + on] = unmapped.sizes(a[some[on]], b[some[on]], t.sign[some[on], None])
-            size = made[place]
+            size, is_formed = made[place], formed[place]
         squares += np.bincount(t.row, np.abs(t.coef) * size**2, c)
         for row in np.unique(t.row[is_zero[t.row]]):
             on = np.flatnonzero(t.row == row)
@@ -422,7 +429,10 @@ def row_errors(
     def mapped(which: np.ndarray, F: np.ndarray) -> np.ndarray:
         on, pulled = np.flatnonzero(np.isin(t.row, which)), np.zeros(c)
         pulled[whole] = np.inf
-        np.add.at(pulled, t.row[on], np.abs(t.coef[on]) * unmapped.sizes(a[on], b[on], t.sign[on, None], F) ** 2)
+        for are_mapped in (False, True):
+            k = on[is_formed[on] != are_mapped]
+            sizes = unmapped.sizes(a[k], b[k], t.sign[k, None], F, are_mapped=are_mapped)
+            np.add.at(pulled, t.row[k], np.abs(t.coef[k]) * sizes**2)
         return np.sqrt(pulled[which])
 
     return RowErrors(np.sqrt(squares), constant, mapped)
