@@ -38,7 +38,7 @@ HEATS = np.geomspace(0.2, 2.0, 8)  # temperatures at which the likelihood is mea
 NOT_LEARNED = "not learned"
 # Gain of a less cautious candidate, in standard errors of paired differences, from which on it is chosen; and the gain where right answers
 # are rare among the first documents as given: where the mean reciprocal rank is that low, the first ones may be right answers, too
-CLEAR, CLEAR_IF_RARE, RARE = 0.5, 2.0, 0.2
+CLEAR, CLEAR_IF_RARE, RARE = 1.0, 2.0, 0.2
 
 
 @dataclass(frozen=True)
@@ -242,18 +242,17 @@ class Comparison:
     def prefers_last(self) -> bool:
         """Whether the last candidate is better than the one chosen so far.
 
-        Between settings, reciprocal ranks count: a less cautious one has to be better by half a standard error of the paired differences.
-        In comparison with a prior, losses count as well: where documents are few, most right answers are first in any case, and ranks tell
-        little. The most cautious setting only has to be better at all. Where right answers are rare among the first documents, only ranks
-        count, and every candidate has to be better by two standard errors. Many right answers are then unknown, and a metric may move
-        them away while the known ones come closer.
+        Reciprocal ranks and losses count, each in standard errors of the paired differences: the losses vary less from query to query, and
+        where documents are few, most right answers are first in any case. The most cautious setting only has to be better at all, a less
+        cautious one by a standard error. Where right answers are rare among the first documents, only ranks count, and every candidate has
+        to be better by two standard errors. Many right answers are then unknown, and a metric may move them away while the known ones come
+        closer.
         """
         last = len(self.settings) - 1
         gain = _standard_errors(self.ranks(last) - self.ranks(self.best))
         if self.ranks(0).mean() < RARE:
             return gain > CLEAR_IF_RARE
-        if not self.is_learned(self.best):
-            gain += _standard_errors(self.losses[self.best] - self.losses[last])
+        gain += _standard_errors(self.losses[self.best] - self.losses[last])
         is_first = [k for k in range(last + 1) if self.is_learned(k)] == [last]
         return gain > (0.0 if is_first else CLEAR)
 
