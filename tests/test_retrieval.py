@@ -160,19 +160,20 @@ def compared(ranks, losses, first=10.0):
     for k, (rank, loss) in enumerate(zip(ranks, losses)):
         found.settings.append(None if k == 0 else Setting(0.1, first if k == 1 else 10.0**k))
         found.measures.append(np.column_stack([rank + spread * (-1) ** k] * 4))
-        found.losses.append(loss + spread)
+        found.losses.append(loss + spread * (-1) ** k)
         if k and found.prefers_last():
             found.best = k
     return found.best
 
 
 def test_what_is_chosen():
-    """Between settings ranks count; a lower loss, which known answers of many have in any case, raises no weight."""
+    """Ranks and losses count, each in standard errors; where right answers are rare, only ranks do."""
     assert compared([0.5, 0.6], [2.0, 1.9]) == 1
-    assert compared([0.5, 0.6, 0.6], [2.0, 1.9, 0.5]) == 1
-    assert compared([0.5, 0.6, 0.61], [2.0, 1.9, 1.9]) == 1  # by less than half a standard error
+    assert compared([0.5, 0.6, 0.6], [2.0, 1.9, 0.5]) == compared([0.5, 0.6, 0.6], [2.0, 1.9, 1.8]) == 2
+    assert compared([0.5, 0.6, 0.58], [2.0, 1.9, 1.88]) == 1
+    assert compared([0.5, 0.6, 0.61], [2.0, 1.9, 1.9]) == 1  # by less than a standard error
     assert compared([0.5, 0.6, 0.65], [2.0, 1.9, 1.9]) == 2
-    assert compared([0.1, 0.2, 0.25], [2.0, 1.9, 1.9]) == 1  # where right answers are rare, by two standard errors
+    assert compared([0.1, 0.2, 0.25], [2.0, 1.9, 0.5]) == 1  # where right answers are rare, by two standard errors
     assert compared([0.1, 0.2, 0.35], [2.0, 1.9, 1.9]) == 2
     assert compared([0.1, 0.12], [2.0, 0.5]) == 0  # known answers of many have a lower loss in any case
     assert compared([1.0, 1.0], [2.0, 1.0]) == 1  # all right answers are first: losses tell whether to learn
