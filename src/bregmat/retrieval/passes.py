@@ -346,9 +346,9 @@ def compare(
     """Measure not learning and settings on queries that are held out in turn, and choose one of them.
 
     First, the prior "covariance" without learning is compared with the vectors as given. Then the settings of the better one are tried, or
-    those of the only prior. In each list, they are tried as long as reciprocal ranks rise. In a fold, a setting continues from the
-    metric of the last one before it whose weight is not larger, which is about what its passes lead to. A metric of a larger weight
-    would be a bad start: it maps some rows to short ones, whose cosines have large derivatives.
+    those of the only prior. A list is left at the first setting that is not chosen. In a fold, a setting continues from the metric of the
+    last one before it whose weight is not larger, which is about what its passes lead to. A metric of a larger weight would be a bad
+    start: it maps some rows to short ones, whose cosines have large derivatives.
 
     Parameters
     ----------
@@ -377,27 +377,25 @@ def compare(
         return False
 
     measure(None)
-    settings, given, start = priors[0].settings, folds, 0
+    settings, given = priors[0].settings, folds
     for prior in priors:
         if prior.root is None:
             continue
         folds = _folds(corpus.mapped(prior.root), n_negatives, rng)
         if measure(Setting(0.0, 0.0, prior.name)) or len(priors) == 1:
-            settings, start = prior.settings, len(comparison.settings) - 1
+            settings = prior.settings
         else:
             folds = given
     metrics = [[fold.passes.W for fold in folds]] * len(comparison.settings)  # of each candidate
     for path in settings:
-        before = comparison.ranks(start).mean()
         for setting in path:
             is_start = [one is None or one.slack_weight <= setting.slack_weight for one in comparison.settings]
             for fold, W in zip(folds, metrics[np.flatnonzero(is_start)[-1]]):
                 fold.passes.W = W
-            measure(setting)
+            is_better = measure(setting)
             metrics.append([fold.passes.W for fold in folds])
-            if not comparison.ranks(-1).mean() > before:
+            if not is_better:
                 break
-            before = comparison.ranks(-1).mean()
     return comparison
 
 
