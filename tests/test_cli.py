@@ -16,6 +16,7 @@ from bregmat import Constraints, KernelKMeans, MarginSVC, MetricLearner
 from bregmat.base.threads import interruptible
 from bregmat.estimators.task import Candidate
 from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points
+from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA
 from bregmat.quadratic import nnqp
 from bregmat_app.cli import learning, main, measure, show
 from bregmat_app.cli.app import app
@@ -684,7 +685,7 @@ def test_help_describes_the_constraints_file(bregmat):
 
 @pytest.mark.parametrize(
     "command",
-    ["learn", "retrieve", "label", "stream", "transform", "inspect", "correlation", "demo", "reproduce", None],
+    ["learn", "retrieve", "label", "transform", "inspect", "correlation", "demo", "reproduce", None],
 )
 def test_help_says_what_goes_where(bregmat, command):
     """No type in the words of a programming language, no brackets twice, no word for a value that there is none of.
@@ -1006,6 +1007,31 @@ def test_inspect_what_is_no_metric(bregmat, data):
         done = bregmat("inspect", name)
         assert done.exit_code == 0 and shown in done.stdout, done.output
         assert done.stdout.count("relative gap") == n_certificates
+
+
+def test_transform_by_online_learners(bregmat, rng):
+    V = rng.standard_normal((5, 3)) / 4
+    np.save("v.npy", V)
+    for learner in (MatrixExponentiatedGradient(3, instances="vectors").learn_one(V[0], 0.01), OnlinePCA(1).fit(V)):
+        save("m", learner)
+        assert bregmat("transform", "m", "v.npy", "--out", "new.npy").exit_code == 0
+        assert np.array_equal(np.load("new.npy"), learner.transform(V))
+    save("p", MatrixExponentiatedGradient(4))
+    done = bregmat("transform", "p", "v.npy", "--out", "new.npy")
+    assert done.exit_code == 2 and "p: a MatrixExponentiatedGradient, which maps no tables of points" in done.stderr
+
+
+def test_inspect_online_learners(bregmat, rng):
+    Z = rng.standard_normal((20, 3))
+    for learner in (
+        OnlineLogDet(differences=True).fit(Z, np.ones(20)),
+        OnlinePCA(1).fit(Z),
+        MatrixExponentiatedGradient(4),
+    ):
+        save("m", learner)
+        done = bregmat("inspect", "m")
+        assert done.exit_code == 0, done.output
+        assert type(learner).__name__ in done.stdout and "total loss" in done.stdout
 
 
 @pytest.mark.parametrize("command", [["inspect", "m"], ["transform", "m", "points.csv", "--out", "new.csv"]])
