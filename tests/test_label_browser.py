@@ -110,7 +110,7 @@ def test_thirty_answers_undo_contradiction_export(own_demo, browser, tmp_path):
     downloads = tmp_path / "downloads"
     downloads.mkdir()
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
-    names = {"labels.csv", "labels.json", "constraints.csv", "model.bm", "report.html", "learn.py"}
+    names = {"labels.csv", "labels.json", "constraints.csv", "model.bm"}
     for link in browser.find_elements(By.CSS_SELECTOR, ".take a"):
         link.click()
     wait(browser, lambda: {p.name for p in downloads.iterdir()} == names, "downloads")

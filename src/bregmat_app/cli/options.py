@@ -271,13 +271,7 @@ class PageOptions:
     ] = None
     prior: Annotated[str, named("identity, variance (columns scaled), or auto: chosen by held-out answers.")] = "auto"
     slack_weight: Annotated[float, number("Weight of answers against the distance to the prior.")] = 10.0
-    clusters: Annotated[
-        int | None, number("Number of clusters.", shown="as many as the answers tell apart", min=2, max=30)
-    ] = None
     journal: Annotated[File, file("Where answers are kept.", shown="POINTS.label.jsonl")] = None
     resume: Annotated[bool, flag("Continue with the journal.", "--resume")] = False
-    host: Annotated[str, option("ADDRESS", "Address to listen on. Other machines can reach any but the default.")] = (
-        "127.0.0.1"
-    )
     port: Annotated[int, number("Port; 0: any that is free.", min=0, max=65535)] = 0
     no_browser: Annotated[bool, flag("Only print the address of the page.", "--no-browser")] = False

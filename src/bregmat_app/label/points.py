@@ -31,8 +31,7 @@ class LabelPoints:
     texts: Sequence[str] | None = None
     pictures: Any = None  # n files, or grey values of shape (n, height, width), from 0 (paper) to 1 (ink)
     classes: Sequence[str] | None = None  # known labels, for colours; empty if a point has none
-    sample_id: np.ndarray | None = None
-    source: str = ""  # Python code that reads X and sample_id
+    sample_id: np.ndarray | None = None  # (n,): what constraints name the points by; None for row numbers
     made: str = ""  # what the features were made by, if the points came without numbers
     digest: str = field(init=False)
 
@@ -162,5 +161,4 @@ def demo_points() -> LabelPoints:
         names=[f"digit {i}" for i in range(n)],
         pictures=digits.images / 16.0,
         classes=[str(y) for y in digits.target],
-        source="from sklearn.datasets import load_digits\n\nX, sample_id = load_digits().data, None\n",
     )

@@ -33,13 +33,7 @@ from bregmat_app.label.session import Session
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FILES = {path.name: TYPES[path.suffix] for path in sorted(STATIC.iterdir()) if path.suffix in TYPES}
-DOWNLOADS = {
-    ".csv": "text/csv",
-    ".json": "application/json",
-    ".bm": "application/octet-stream",
-    ".html": "text/html",
-    ".py": "text/x-python",
-}
+DOWNLOADS = {".csv": "text/csv", ".json": "application/json", ".bm": "application/octet-stream"}
 LONGEST_MESSAGE = 65_536  # bytes of one message of a tab
 MOST_WAITING = 64  # open connections that have not sent a request
 
@@ -165,16 +159,15 @@ class Connection(H11Protocol):
             min(waiting, key=lambda other: other.since).transport.abort()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 means any that is free. OSError names the address."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on the loopback address; port 0 means any that is free. OSError names the address."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
+        listening.bind(("127.0.0.1", port))
     except OSError as error:
         listening.close()
-        raise OSError(error.errno, f"cannot listen there: {error.strerror}", f"{host}:{port}") from error
+        raise OSError(error.errno, f"cannot listen there: {error.strerror}", f"127.0.0.1:{port}") from error
     listening.listen(64)
     return listening
 

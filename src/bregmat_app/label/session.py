@@ -13,7 +13,7 @@ import numpy as np
 
 from bregmat_app.label.answers import Answer, Answers, rows_of
 from bregmat_app.label.clusters import Clusters, agreement, find_clusters
-from bregmat_app.label.groups import MOST_CLASSES, Groups, LabelClass, Links
+from bregmat_app.label.groups import MOST_CLASSES, Groups, Links
 from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import MET, NEARLY_MET, LabelSettings, Learned, Learning, plane
 from bregmat_app.label.points import LabelPoints
@@ -39,16 +39,6 @@ class SessionState:
     seconds: float
 
 
-@dataclass(frozen=True)
-class PointLabel:
-    """The label of a point: its class, and whether an answer gave it."""
-
-    id: str
-    label: str
-    source: str  # "given" or "inferred"
-    clear: bool
-
-
 class Session:
     """The answers and the metric of the page, without the web. The answers are in the file `journal`, which `resume` continues."""
 
@@ -59,12 +49,11 @@ class Session:
         journal: Path,
         *,
         resume: bool = False,
-        n_clusters: int | None = None,
         classes: Sequence[str] = (),
     ) -> None:
         if len(set(classes)) < len(classes) or len(classes) > MOST_CLASSES:
             raise ValueError(f"--classes takes at most {MOST_CLASSES} different names; got {', '.join(classes)}")
-        self.points, self.settings, self.n_clusters, self.names = points, settings, n_clusters, classes
+        self.points, self.settings, self.names = points, settings, classes
         self.learning = Learning(points.X, settings, points.first_prior)
         self.journal = Journal(journal, {"points": points.digest, **asdict(settings)}, resume=resume)
         self.answers = Answers(points.n)
@@ -198,23 +187,12 @@ class Session:
         """Return sets of answers, by number, that contradict each other whatever the features."""
         return Links([answer for answer in state.answers if answer.weight == 1]).contradictions()
 
-    def unmeetable(self, state: SessionState) -> list[int]:
-        """Return answers that no metric of these features meets exactly, by proof, although they do not contradict each other."""
-        if not self.is_current(state):
-            return []
-        others = {answer.number for answer in state.answers if answer.weight < 1}
-        return self.learning.unmeetable(state.learned, others.union(*self.contradictions(state)))
-
     def cluster_list(self, state: SessionState, clusters: Clusters) -> list[dict[str, Any]]:
-        """Return key, name, size and number of answered points of each cluster."""
-        classes = {one.key: one for one in state.groups.classes}
-        keys, sizes = np.unique(clusters.key, return_counts=True)
-        size = dict.fromkeys(classes, 0) | dict(zip(keys.tolist(), sizes.tolist()))
+        """Return key, name, size and number of answered points of the cluster of each class."""
         found = []
-        for key in sorted(size):
-            one = classes.get(key, LabelClass(key))
-            given = state.groups.points(one)
-            found.append({"key": key, "name": one.name, "size": size[key], "given": len(given), "first": given[:1]})
+        for one in state.groups.classes:
+            given, size = state.groups.points(one), int((clusters.key == one.key).sum())
+            found.append({"key": one.key, "name": one.name, "size": size, "given": len(given), "first": given[:1]})
         return found
 
     def is_current(self, state: SessionState) -> bool:
@@ -224,7 +202,7 @@ class Session:
     def clusters(self, state: SessionState, groups: Groups | None = None) -> Clusters:
         """Return the cluster of each point, by the groups of the state or by others."""
         mapped, first = self.learning.X @ state.learned.map, state.learned.space.first
-        return find_clusters(mapped, first, groups or state.groups, self.n_clusters)
+        return find_clusters(mapped, first, groups or state.groups)
 
     def progress(self, state: SessionState, clusters: Clusters) -> dict[str, Any]:
         """Return how many points are decided, which share of the labels the last answers changed, and whether it is time to stop."""
@@ -236,8 +214,8 @@ class Session:
             is_enough = is_settled and changed <= FEW_CHANGED and decided >= MOST_DECIDED
         return {"decided": decided, "changed": changed, "recent": RECENT, "is_enough": is_enough}
 
-    def labels(self, state: SessionState) -> list[PointLabel]:
-        """Return the label of each point; ValueError if no class has begun."""
+    def labels(self, state: SessionState) -> list[dict[str, Any]]:
+        """Return id, label, source ("given" by an answer or "inferred") and clearness of each point; ValueError without two classes."""
         if len(state.groups.all_apart()) < 2:
             raise ValueError("two classes at least are needed for labels: answer a few questions first")
         names = {one.key: one.name or f"group {one.key}" for one in state.groups.classes}
@@ -246,13 +224,15 @@ class Session:
         found, clusters = [], self.clusters(state)
         for i, (key, is_clear) in enumerate(zip(clusters.key.tolist(), clusters.is_clear.tolist())):
             given = named.get(i) or of.get(state.groups.of.get(i, -1))
-            label = given or names.get(key) or f"group {key}"
-            found.append(PointLabel(str(self.points.names[i]), label, "given" if given else "inferred", is_clear))
+            source = "given" if given else "inferred"
+            found.append(
+                {"id": self.points.names[i], "label": given or names[key], "source": source, "clear": is_clear}
+            )
         return found
 
     def compared(self, clusters: Clusters, state: SessionState) -> dict[str, float] | None:
-        """Return how well the clusters agree with the known labels; None without labels or answers."""
-        if self.points.classes is None or not state.answers:
+        """Return how well the clusters agree with the known labels; None without labels or clusters."""
+        if self.points.classes is None or len(state.groups.all_apart()) < 2:
             return None
         return agreement(clusters.key, self.points.classes)
 
