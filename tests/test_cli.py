@@ -459,36 +459,6 @@ def test_columns_of_words_are_categories_or_names_of_rows(bregmat, tmp_path, dat
     assert "--sample-id" not in done.stderr
 
 
-@pytest.mark.usefixtures("unrendered")
-def test_the_report_names_a_prior_of_principal_components(bregmat, tmp_path, data, monkeypatch):
-    """Many points in many dimensions: here, many are few."""
-    X, y = data
-    X = np.column_stack(
-        [X[:, :3], X[:, 2] + 0.01 * X[:, 3]]
-    )  # three components have 95 % of the variance, scaled or not
-    write_points(tmp_path / "points.csv", X, names=["a", "b", "c", "d"], columns={"y": y})
-    arguments = (
-        "learn",
-        "points.csv",
-        "--labels",
-        "y",
-        "--folds",
-        "0",
-        "--strategy",
-        "neighbors",
-        "--report",
-        "r.html",
-    )
-    for limit, said in ((5000, ""), (50, ", on the 3 leading principal components")):
-        monkeypatch.setattr("bregmat.estimators.metric.MANY_POINTS", limit)
-        monkeypatch.setattr("bregmat.estimators.metric.FEW_FEATURES", 3)
-        done = bregmat(*arguments)
-        assert done.exit_code == 0, done.output
-        html = (tmp_path / "r.html").read_text()
-        prior = re.search(r">prior</t[dh]>\s*<td[^>]*>([^<]*)<", html)[1]
-        assert prior in (f"identity{said}", f"variance{said}")
-
-
 @pytest.fixture
 def shop(tmp_path, data):
     """The points with a number of a customer, a gap, decimal commas and another encoding."""
@@ -719,21 +689,17 @@ def test_infinite_slack_weight_is_hard(bregmat, points, tmp_path):
     assert "2 (100%)" in done.stdout and "soft" not in done.stdout and "no hard constraints" not in done.stdout
 
 
-@pytest.mark.usefixtures("unrendered")
 def test_contradiction_exits_with_3_and_names_the_rows(bregmat, points, tmp_path):
     rows = Constraints.sq_distance(["p05", "p00", "p00"], ["p06", "p01", "p01"], [1, 1, 2], ["<=", "<=", ">="])
     write_constraints(tmp_path / "pairs.csv", rows)
-    done = bregmat(
-        "learn", points, "--constraints", "pairs.csv", "--slack-weight", "inf", "--out", "m", "--report", "r.html"
-    )
+    given = ("--slack-weight", "inf", "--out", "m", "--report", "r.html")
+    done = bregmat("learn", points, "--constraints", "pairs.csv", *given)
     assert done.exit_code == 3, done.output
     assert "no metric meets all hard constraints; these 2 contradict each other:" in done.stderr
     assert "pairs.csv, line 3: sq_dist(p00, p01) <= 1" in done.stderr
     assert "pairs.csv, line 4: sq_dist(p00, p01) >= 2" in done.stderr
     assert "line 2" not in done.stderr and "slack_weight" not in done.stderr
-    assert not (tmp_path / "m").exists()
-    html = (tmp_path / "r.html").read_text("utf-8")
-    assert "Constraints that contradict each other" in html and "sq_dist(p00, p01)" in html
+    assert not (tmp_path / "m").exists() and not (tmp_path / "r.html").exists()
 
 
 def test_not_converged_exits_with_4_and_writes_the_model(bregmat, points):
@@ -981,7 +947,7 @@ def test_inspect(bregmat, model):
         "MetricLearner",
         "points.csv",
         "a, b, c, d",
-        "in use",
+        "chosen on held-out rows",
         "strategy neighbors",
         "OPTIMAL",
         "relative gap",

@@ -15,7 +15,7 @@ from bregmat.io.sources import source_of
 from bregmat.io.tables import column_names
 from bregmat.verification import verify
 from bregmat_app.cli import show
-from bregmat_app.cli.learning import is_any_hard
+from bregmat_app.cli.learning import is_any_hard, settings_row
 from bregmat_app.cli.points import advice_on_cells, encoded
 
 
@@ -79,9 +79,7 @@ def tables_about(model: Path) -> list[Table | str]:
     asked = learner.get_params(deep=not is_online) if hasattr(learner, "get_params") else {}
     rows += [(name, value) for name, value in asked.items() if value is not None and name != "callback"]
     if hasattr(learner, "strategy_"):
-        chosen = {name: getattr(learner, f"{name}_", None) for name in ("prior", "strategy", "slack_weight", "metric")}
-        words = [f"{name} {value}" for name, value in chosen.items() if value is not None]
-        rows.append(("in use", ", ".join(words) if learner.strategy_ else "the prior: nothing was gained by learning"))
+        rows.append(settings_row(learner))
     if is_online:
         rows.append(("total loss", f"{learner.cumulative_loss_:.10g}"))
         return [show.name_value_table(rows, str(model))]

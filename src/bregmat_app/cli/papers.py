@@ -13,7 +13,7 @@ from bregmat.base.html import seconds
 from bregmat.io import check_writable
 from bregmat_app.cli import show
 from bregmat_app.cli.learn_input import LearnInput
-from bregmat_app.cli.learning import LearnSettings, learn_task
+from bregmat_app.cli.learning import learn_task
 from bregmat_app.cli.options import LearnOutput
 from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, note
 from bregmat_papers import DataHome, Experiment, Report, experiment, experiment_names, reproduce
@@ -45,9 +45,8 @@ def run_demo(names: Sequence[str] | None, folder: Path, *, download: bool, quiet
         title = f"{item.name}: {n} points, {d} features, {len(classes)} classes ({item.source})"
         task = LearnInput(item.name, item.X, item.feature_names, item.y, title, classes)
         output = LearnOutput(out=out, report=report, quiet=quiet)
-        settings = LearnSettings({"random_state": 0}, output, n_repeats=2)
         with threadpool_limits(1):  # threads of many small fits would wait for each other
-            code = learn_task(task, settings) or code
+            code = learn_task(task, {"random_state": 0}, output, n_repeats=2) or code
         if code == ExitCode.INTERRUPTED:
             break
     return code

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from bregmat.base.html import FEWER_MET, SUMMARY_COLUMNS, measured, number
 from bregmat.plots import EmbeddingDisplay
@@ -23,8 +22,6 @@ _MARKERS = dict(zip((*MARKERS, "."), "●■▲◆▼✚✖◀▶⬟•"))
 
 def headline(data: ReportData) -> list[str]:
     """State the outcome in one or two sentences."""
-    if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
-        return ["No matrix could be learned from these statements."]
     held_out = data.held_out
     if held_out is None and data.constraints is None:
         return ["The metric was learned from classes, without constraints."]
@@ -50,13 +47,9 @@ def headline(data: ReportData) -> list[str]:
 
 
 def sections(data: ReportData) -> list[SimpleNamespace]:
-    """Return all sections in order; without a usable matrix only those that explain why."""
-    if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
-        chosen: tuple[Any, ...] = (_conflict, _summary, _certificate, _learned)
-    elif not np.isfinite(data.mapped).all():
-        chosen = (_summary, _certificate, _learned)
-    else:
-        chosen = (_summary, _embedding, _violations, _certificate, _learned, _code)
+    """Return all sections in order; without a usable matrix none that shows points."""
+    is_usable = np.isfinite(data.mapped).all()
+    chosen: tuple[Any, ...] = (_summary, *((_embedding, _violations) if is_usable else ()), _certificate, _learned)
     return [section for make in chosen if (section := make(data)) is not None]
 
 
@@ -152,38 +145,12 @@ def _learned(data: ReportData) -> SimpleNamespace:
             ]
             text += f": {', '.join(parts)}"
         kinds.append(text)
-    found = data.result.status not in ("INFEASIBLE", "UNBOUNDED")
-    said = counted(c.n_constraints, "statement")
     lead = (
-        f"From {n:,} points with {d:,} features and {said} about them, a positive semidefinite "
-        "matrix was learned: a linear map of the points after which ordinary Euclidean distances agree with the "
-        "statements as far as possible, while the matrix stays as close to where it started as they permit."
-        if found
-        else f"{said} {'was' if c.n_constraints == 1 else 'were'} made about {n:,} points with {d:,} features. "
-        "No matrix could be learned from them."
+        f"From {n:,} points with {d:,} features and {counted(c.n_constraints, 'statement')} about them, a positive semidefinite matrix "
+        "was learned: a linear map of the points after which ordinary Euclidean distances agree with the statements as far as possible, "
+        "while the matrix stays as close to where it started as they permit."
     )
     return _section("learned", "What was learned", lead=lead, kinds=kinds, settings=settings)
-
-
-def _code(data: ReportData) -> SimpleNamespace | None:
-    """Python code that uses the learned map, and code that learns it again."""
-    lines = ["import bregmat", ""]
-    if data.model_path is not None:
-        lines += [f"learner = bregmat.load({str(data.model_path)!r})"]
-        lines += ["Z = learner.transform(X)  # Euclidean distances of Z are the learned ones", ""]
-    if hasattr(data.learner, "get_params"):
-        again = " ".join(repr(clone(data.learner).set_params(callback=None)).split())
-        given = "" if data.held_out is None and data.y is None else ", y"
-        lines += ["# the same again", f"learner = bregmat.{again}.fit(X{given})"]
-    return _section("code", "Use it", code="\n".join(lines)) if len(lines) > 2 else None
-
-
-def _conflict(data: ReportData) -> SimpleNamespace | None:
-    rows = data.result.conflict
-    if rows is None or not len(rows) or data.constraints is None:
-        return None
-    cells = [(int(row), data.constraints.describe(int(row), data.sample_id)) for row in rows]
-    return _section("conflict", "Constraints that contradict each other", rows=cells)
 
 
 def _section(name: str, heading: str, *, template: str | None = None, **content: Any) -> SimpleNamespace:
