@@ -12,7 +12,6 @@ from bregmat_app.cli import show
 from bregmat_app.cli.commands import Command, Group, LearnCommand, paragraphs, with_option_groups
 from bregmat_app.cli.options import (
     POINTS,
-    TABLE,
     TABLES,
     ColumnOptions,
     CorrelationOptions,
@@ -28,13 +27,13 @@ from bregmat_app.cli.options import (
     Quiet,
     Words,
     check_outputs,
-    columns_option,
     file,
     flag,
     folder,
     names_in,
     number,
     option,
+    reading,
 )
 from bregmat_app.cli.show import bad_input, fail, note
 
@@ -88,9 +87,7 @@ def learn(
     metric: MetricOptions,
     categorical: Annotated[
         Words,
-        columns_option(
-            "Columns of words or codes to encode as one feature per category; may be repeated.", panel=TABLE
-        ),
+        reading("COLUMN,...", "Columns of words or codes to encode as one feature per category; may be repeated."),
     ] = None,
 ) -> None:
     """Learn a metric from points with labels, constraints, or both."""

@@ -21,8 +21,6 @@ from bregmat_papers.datasets import DataNotFoundError, load_dataset
 from bregmat_papers.page import check_page, plain, with_error, write_page
 from bregmat_papers.runner import require_packages
 
-_WIDE = 120  # columns of a terminal that is wide enough for notes
-
 
 def run_demo(names: Sequence[str] | None, folder: Path, *, download: bool, quiet: bool) -> int:
     """Learn on each data set, print the tables, write models and reports to the folder; the last exit code that is not 0.
@@ -106,19 +104,16 @@ def _state(step: Any) -> str:
 
 
 def _print(item: Experiment, report: Report) -> None:
-    """Print the table of an experiment, with notes on a wide terminal; the file always has them."""
+    """Print the table of an experiment; the file has notes, too."""
     table = Table(title=escape(f"{item.name}: {item.title}"), title_justify="left", caption_justify="left")
     table.caption = escape(f"{item.source}; size {report.size}, {seconds(report.seconds)}")
     console = show.stdout()
-    has_notes = console.width >= _WIDE
     table.add_column("")
     for column in ("ours", "paper", "difference"):
         table.add_column(column, justify="right")
-    for column in ("unit", "note") if has_notes else ("unit",):
-        table.add_column(column)
+    table.add_column("unit")
     for row in report.rows:
-        cells = [row.quantity, with_error(row), plain(row.paper), plain(row.difference), row.unit]
-        table.add_row(*map(escape, [*cells, row.note] if has_notes else cells))
+        table.add_row(*map(escape, [row.quantity, with_error(row), plain(row.paper), plain(row.difference), row.unit]))
     console.print(table)
     show.wrote("table", report.csv)
     show.wrote("picture", report.picture)
