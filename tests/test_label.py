@@ -19,15 +19,13 @@ from bregmat_app.cli.options import ColumnOptions, PageOptions
 from bregmat_app.label import clusters
 from bregmat_app.label.answers import ENTAILED_WEIGHT, MOST_ENTAILED, MOST_POINTS, Answers, rows_of
 from bregmat_app.label.clusters import agreement, find_clusters
-from bregmat_app.label.exports import exported
-from bregmat_app.label.features import text_features
 from bregmat_app.label.groups import MOST_CLASSES, Links
 from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import LabelSettings, Learning, plane
-from bregmat_app.label.points import LARGE, SMALL, LabelPoints, pictures_in
+from bregmat_app.label.points import LARGE, SMALL, LabelPoints, pictures_in, text_features
 from bregmat_app.label.questions import next_question
 from bregmat_app.label.safety import AccessControl
-from bregmat_app.label.session import Session
+from bregmat_app.label.session import Session, exported
 
 X, Y = load_wine(return_X_y=True)
 
@@ -102,11 +100,9 @@ def test_undo_and_redo_without_end(rng):
         answers.check({"kind": "undo"})
 
 
-def test_soften_and_drop():
-    answers = said(same(0, 1), different(2, 3), {"kind": "soften", "answer": 1}, {"kind": "drop", "answer": 2})
-    (left,) = answers.active()
-    assert (left.number, left.weight) == (1, 0.1)
-    assert rows_of([left], 1.0, 9.0).constraints.weight.tolist() == [0.1]
+def test_an_answer_can_be_dropped():
+    answers = said(same(0, 1), different(2, 3), {"kind": "drop", "answer": 2})
+    assert [left.number for left in answers.active()] == [1]
     with pytest.raises(ValueError, match="no answer 2"):
         answers.check({"kind": "drop", "answer": 2})
 
@@ -223,7 +219,7 @@ def test_contradictions_are_those_of_the_answers():
     """Whatever the features: the same and different at once, and comparisons in a circle."""
 
     def found(*events):
-        return Links([a for a in said(*events).active() if a.weight == 1]).contradictions()
+        return Links(said(*events).active()).contradictions()
 
     def closer(*points):
         return {"kind": "closer", "points": list(points)}
@@ -231,7 +227,7 @@ def test_contradictions_are_those_of_the_answers():
     chain = [same(0, 1), same(70, 71), same(1, 2), different(0, 2), different(70, 140)]
     assert found(*chain) == [[1, 3, 4]]
     assert found(*chain, {"kind": "drop", "answer": 3}) == []
-    assert found(*chain, {"kind": "soften", "answer": 4}) == []
+    assert found(*chain, {"kind": "drop", "answer": 4}) == []
     assert found(*chain, different(70, 71)) == [[2, 6], [1, 3, 4]]
     assert found(closer(0, 1, 2), closer(0, 2, 3), closer(0, 1, 3)) == []
     assert found(closer(0, 1, 2), closer(0, 2, 3), closer(5, 6, 7), closer(3, 0, 1)) == []

@@ -3,13 +3,13 @@
 import importlib.util
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from bregmat import __version__
 from bregmat_app.cli import show
-from bregmat_app.cli.commands import Command, Group, LearnCommand, paragraphs, with_option_groups
 from bregmat_app.cli.options import (
     POINTS,
     TABLES,
@@ -34,8 +34,66 @@ from bregmat_app.cli.options import (
     number,
     option,
     reading,
+    with_option_groups,
 )
 from bregmat_app.cli.show import bad_input, fail, note
+
+_CONSTRAINTS_FILE = """
+The constraints file has one constraint per line and the columns relation,i,j,k,l,bound,sense,weight. Relations:
+
+{relations}
+
+weight is optional: the cost of violating this constraint compared with others (default 1; inf: it must hold). Points are named by values
+of the id column of POINTS, or by row numbers from 0 if there is none.
+
+Example rows: sq_distance,a,b,,,1.5,<=,1 and comparison,a,b,a,c,-1,, (a is closer to b than to c, by at least 1).
+
+Pairs and triplets need no bounds, which are then derived from the points: the columns a,b (each two belong together), a,b,link (must or
+cannot, same or different, 1 or -1), a,b,distance (or sq_distance), a,b,similarity (or dissimilarity; scores such as ratings),
+or anchor,near,far.
+"""
+
+
+def paragraphs(text: str) -> str:
+    """A text for a help page, which wraps its lines itself."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _no_type(ctx: Any) -> None:
+    """The type that the help shows beside the name of an argument: none."""
+
+
+class _PlainParameters:
+    """Mixin that hides types of arguments and flags on help pages."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+            if param.param_type_name == "argument":
+                param.display_type_rich = _no_type
+        return params
+
+
+class Command(_PlainParameters, TyperCommand):
+    """A command."""
+
+
+class Group(_PlainParameters, TyperGroup):
+    """The command that holds all others."""
+
+
+class LearnCommand(Command):
+    """`bregmat learn`, whose help page lists the relations that are registered when it is shown."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from bregmat.constraints.relations import RELATIONS  # loads the library
+
+        relations = "\n\n".join(f"{name}: {r.help}" for name, r in RELATIONS.items() if not r.takes_matrix)
+        self.epilog = paragraphs(_CONSTRAINTS_FILE.format(relations=relations))
+        super().format_help(ctx, formatter)
+
 
 app = typer.Typer(
     cls=Group,

@@ -15,9 +15,16 @@ from bregmat.io.points import NoNumbersError
 from bregmat_app.cli.options import ColumnOptions, PageOptions, names_in
 from bregmat_app.cli.points import PointTable, find_labels, find_sample_ids, read_table
 from bregmat_app.cli.show import bad_input, note, stdout, warn
-from bregmat_app.label.features import MadeFeatures, picture_features, text_features
 from bregmat_app.label.learning import LabelSettings
-from bregmat_app.label.points import LabelPoints, demo_points, pictures_in, pictures_of
+from bregmat_app.label.points import (
+    LabelPoints,
+    MadeFeatures,
+    demo_points,
+    picture_features,
+    pictures_in,
+    pictures_of,
+    text_features,
+)
 from bregmat_app.label.session import Session
 
 MOST_VALUES = 20  # cells of a row that are shown where there is neither a text nor a picture
@@ -146,8 +153,8 @@ def _read_folder(folder: Path) -> LabelPoints:
     """Read the pictures of a folder, which have the names of their files."""
     pictures = pictures_of(folder)
     found, names, title = picture_features(pictures), [path.name for path in pictures], folder.resolve().name
-    about = {"pictures": pictures, "sample_id": np.array(names), "made": found.made}
-    return LabelPoints(title, found.X, found.names, names, **about)
+    ids = np.array(names)
+    return LabelPoints(title, found.X, found.names, names, pictures=pictures, sample_id=ids, made=found.made)
 
 
 def _texts(table: PointTable, options: PageOptions, id_name: str | None) -> list[str] | None:

@@ -4,11 +4,12 @@ The library is imported by the checks only, so that `bregmat --version` and `--h
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -232,3 +233,29 @@ class PageOptions:
     resume: Annotated[bool, flag("Continue with the journal.", "--resume")] = False
     port: Annotated[int, number("Port; 0: any that is free.", min=0, max=65535)] = 0
     no_browser: Annotated[bool, flag("Only print the address of the page.", "--no-browser")] = False
+
+
+def with_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Replace each parameter whose type is a dataclass by one option for every field of it.
+
+    The fields are annotated as typer expects it of parameters. The function is called with the dataclasses.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    fields = {name: [*signature(group).parameters.values()] for name, group in groups.items()}
+    parameters: list[Parameter] = []
+    for name, parameter in signature(function).parameters.items():
+        types = get_type_hints(groups[name], include_extras=True) if name in groups else hints
+        for own in fields.get(name, [parameter]):
+            parameters.append(own.replace(kind=Parameter.KEYWORD_ONLY, annotation=types[own.name]))
+
+    @wraps(function)
+    def command(**given: Any) -> Any:
+        made = {
+            name: group(**{own.name: given.pop(own.name) for own in fields[name]}) for name, group in groups.items()
+        }
+        return function(**given, **made)
+
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command

@@ -21,16 +21,15 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketClose
 
-from bregmat_app.label.exports import NAMES, exported
 from bregmat_app.label.hub import Hub
 from bregmat_app.label.points import LARGE, SMALL
 from bregmat_app.label.safety import HEADERS, AccessControl, redirect_page
-from bregmat_app.label.session import Session
+from bregmat_app.label.session import DOWNLOADS, Session, exported
 
 STATIC = Path(__file__).parent / "static"
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-FILES = {path.name: TYPES[path.suffix] for path in sorted(STATIC.iterdir()) if path.suffix in TYPES}
-DOWNLOADS = {".csv": "text/csv", ".json": "application/json", ".bm": "application/octet-stream"}
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".csv": "text/csv",
+    ".json": "application/json", ".bm": "application/octet-stream"}  # fmt: skip
+FILES = {path.name for path in STATIC.iterdir() if path.suffix in TYPES}
 LONGEST_MESSAGE = 65_536  # bytes of one message of a tab
 
 
@@ -87,7 +86,7 @@ def make_app(session: Session, access: AccessControl) -> Starlette:
         name = request.path_params.get("name", "index.html")
         if name not in FILES:
             raise HTTPException(404)
-        return Response((STATIC / name).read_bytes(), media_type=FILES[name])
+        return Response((STATIC / name).read_bytes(), media_type=TYPES[Path(name).suffix])
 
     async def about(request: Request) -> Response:
         return JSONResponse(session.about())
@@ -109,13 +108,13 @@ def make_app(session: Session, access: AccessControl) -> Starlette:
         return Response(data, media_type="image/png")
 
     async def take(request: Request) -> Response:
-        if (name := request.path_params["name"]) not in NAMES:
+        if (name := request.path_params["name"]) not in DOWNLOADS:
             raise HTTPException(404)
         try:
             data = await asyncio.to_thread(exported, session, session.state, name)
         except (ValueError, ImportError) as error:
             return PlainTextResponse(str(error), 409)
-        kind = DOWNLOADS[Path(name).suffix]
+        kind = TYPES[Path(name).suffix]
         return Response(data, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
 
     async def tab(socket: WebSocket) -> None:

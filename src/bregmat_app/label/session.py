@@ -1,16 +1,22 @@
-"""A session of the page: journal, answers, metric, map. Every change goes through :meth:`Session.say`; the rest is plain data."""
+"""A session of the page: journal, answers, metric, map, downloads. Every change goes through :meth:`Session.say`; the rest is data."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bregmat.estimators import MetricLearner
+from bregmat.io import save, write_constraints
 from bregmat_app.label.answers import Answer, Answers, rows_of
 from bregmat_app.label.clusters import Clusters, agreement, find_clusters
 from bregmat_app.label.groups import MOST_CLASSES, Groups, Links
@@ -22,6 +28,7 @@ from bregmat_app.label.questions import next_question
 MOST_SHOWN = 60  # points of one answer that the page marks
 MOST_NEIGHBOURS = 6  # of a chosen point
 FEATURES = 6  # shown with the largest gains, and as many with the largest losses
+DOWNLOADS = ("labels.csv", "labels.json", "constraints.csv", "model.bm")
 RECENT = 10  # answers whose effect on the labels is shown
 # When it is time to stop: share of the labels that the last answers change, and share of the labels that are clear.
 FEW_CHANGED, MOST_DECIDED = 0.01, 0.9
@@ -146,7 +153,6 @@ class Session:
                     "kind": answer.kind,
                     "sentence": answer.sentence(self.points.names),
                     "points": list(answer.points[:MOST_SHOWN]),
-                    "weight": answer.weight,
                     "violation": violations.get(answer.number),
                     "met": _met(violations.get(answer.number, 0.0)),
                 }
@@ -185,7 +191,7 @@ class Session:
 
     def contradictions(self, state: SessionState) -> list[list[int]]:
         """Return sets of answers, by number, that contradict each other whatever the features."""
-        return Links([answer for answer in state.answers if answer.weight == 1]).contradictions()
+        return Links(state.answers).contradictions()
 
     def cluster_list(self, state: SessionState, clusters: Clusters) -> list[dict[str, Any]]:
         """Return key, name, size and number of answered points of the cluster of each class."""
@@ -257,3 +263,33 @@ def _named(answers: list[Answer]) -> dict[int, str]:
     for answer in answers:
         named |= dict.fromkeys(answer.named(), answer.name)
     return named
+
+
+def exported(session: Session, state: SessionState, name: str) -> bytes:
+    """Return the content of a file to download; ValueError if there is no answer yet or no such file.
+
+    The model is fitted to the constraints of the file without a warm start, so that it does not depend on the order of the
+    answers. The metric on the page differs from it by at most its gap.
+    """
+    if name not in DOWNLOADS:
+        raise ValueError(f"there is no file {name!r}; there are {', '.join(DOWNLOADS)}")
+    if name == "labels.json":
+        return json.dumps(session.labels(state), indent=1, ensure_ascii=False).encode()
+    if name == "labels.csv":
+        labels, text = session.labels(state), io.StringIO(newline="")
+        table = csv.DictWriter(text, list(labels[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows(labels)
+        return text.getvalue().encode()
+    if state.learned.rows is None:
+        raise ValueError("there are no answers yet, so there is nothing to download")
+    points, rows = session.points, state.learned.rows.constraints
+    with tempfile.TemporaryDirectory(prefix="bregmat-label-") as folder:
+        out = Path(folder) / name
+        if name == "model.bm":
+            learner = MetricLearner(**asdict(session.settings) | {"prior": state.learned.space.name})
+            learner.fit(points.X, constraints=rows)
+            save(out, learner, info={"source": points.title, "feature_names": list(points.features)})
+        else:
+            write_constraints(out, rows if points.sample_id is None else replace(rows, ids=np.array(points.names)))
+        return out.read_bytes()
