@@ -80,7 +80,8 @@ class _Contributions:
     def __init__(self, problem: MarginProblem, on: Any, alpha: np.ndarray, share: float) -> None:
         self.loss, self.y, self.alpha, self.share = problem.loss, problem.signs[on], alpha, share
         self.ridge = problem.ridge[on]
-        self.below = problem.upper[on] - alpha if problem.loss == "hinge" else np.zeros(len(alpha))
+        # slope for margins below the best one; of the squared hinge only its sign matters
+        self.below = problem.upper[on] - alpha if problem.loss == "hinge" else self.ridge
         self.best = 1.0 - self.ridge * alpha  # margin at which a contribution is 0
         self.rounds = 1.0 + 2.0 * DOUBLE * (len(alpha) + 16)  # relative rounding of sums of nonnegative numbers
 
@@ -125,7 +126,10 @@ class _Contributions:
 
     def _end(self, f: np.ndarray, ball: np.ndarray, b: float, limit: float, way: float) -> float:
         """An intercept on one side of b at which the smallest sum exceeds the limit, by little; infinite if none was found."""
-        near = float(ball.min()) + 1e-12 * (1.0 + abs(b))  # every value has an error of this size
+        # distance from b at which the first contribution becomes positive: before it, the sum is 0
+        own = way * self.y
+        first = np.min(own * self.best - way * (f + b) + ball, initial=np.inf, where=np.where(own > 0, self.alpha, self.below) > 0)
+        near = 1.02 * max(float(first), 0.0) + 1e-12 * (1.0 + abs(b))
         step = near
         for _ in range(200):
             t = b + way * step
