@@ -184,15 +184,17 @@ class SupportSearch:
 
         The descent soon finds which weights are at a bound. Newton's method then gives the others, so few steps are needed.
         """
-        problem, x, own, every = self.problem, self.x, K.diagonal().copy(), np.ones(self.problem.n, dtype=bool)
+        problem, x, every = self.problem, self.x, np.ones(self.problem.n, dtype=bool)
+        in_place = np.einsum("ii->i", K)  # a view of the diagonal
+        own = in_place.copy()
         max_steps = min(self.steps + steps_per_sample * problem.n, self.max_steps)
         inner = self.goal if self.goal > FINE else 1e-3  # violation at which Newton's method is tried
         e, diagonal = problem.signs - self.f - problem.ridge * x, own + problem.ridge
         try:
-            np.fill_diagonal(K, diagonal)
+            in_place[:] = diagonal
             while True:
                 self._descend(int(max_steps - self.steps), x, e, K, diagonal, self.lower, self.upper, inner)
-                if inner > self.goal:
+                if inner > self.goal and self.steps < max_steps:
                     self._step_of_newton(x, e, K)
                 self.f, rows = -problem.ridge * x, np.flatnonzero(x)
                 vectors.add_rows_inplace(self.f, K, rows, x[rows])
@@ -201,7 +203,7 @@ class SupportSearch:
                     break
                 inner = max(0.1 * inner, self.goal)
         finally:
-            np.fill_diagonal(K, own)
+            in_place[:] = own
         self.stuck, self.done = not self.done, True
         if self.violation <= 10.0 * FINE and np.abs(x).max() < 0.999 * self.ceiling:
             self.exact = Machine(problem, x, self.f, np.zeros(problem.n), self.shift)
@@ -212,14 +214,17 @@ class SupportSearch:
         order, size = len(free), len(free) + int(self.problem.intercept)
         # [K 1; 1' 0] [step; change of the intercept] = [e; -sum(x)]
         M, right = np.ones((order + 1, order + 1)), np.append(e[free], -x.sum())
-        M[:order, :order], M[order, order] = K[np.ix_(free, free)], 0.0
+        M[:order, :order], M[order, order] = K[free[:, None], free], 0.0
         with suppress(np.linalg.LinAlgError):
             step = np.linalg.solve(M[:size, :size], right[:size])[:order]
             bound = np.where(step > 0, self.upper[free], self.lower[free])
             share = np.where(step != 0, (bound - x[free]) / step, np.inf)  # of the step, up to the bound
             length = min(1.0, float(share.min(initial=np.inf)))
-            if np.isfinite(length * step.sum()):
-                x[free] = np.clip(np.where(share <= length, bound, x[free] + length * step), self.lower[free], self.upper[free])
+            # as step'K step = e'step, the objective rises along the step also if K is indefinite by its rounding
+            if 0 < float(e[free] @ step) < np.inf:
+                x[free] = np.clip(
+                    np.where(share <= length, bound, x[free] + length * step), self.lower[free], self.upper[free]
+                )
 
     def _descend_on_all(self, K: np.ndarray) -> None:
         """Do at most n steps over all samples on a given kernel matrix; often they suffice, and no block has to be copied."""
