@@ -225,8 +225,8 @@ def nearest_metric(
 
 def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
     """Whether data are processed in blocks: an argument asks for it, or the data are not in memory."""
-    in_files = any(isinstance(x, (LazyPoints, LazyConstraints)) for x in data)
-    return executor is not None or block_size is not None or in_files
+    in_files = [x for x in data if isinstance(x, (LazyPoints, LazyConstraints))]
+    return executor is not None or block_size is not None or bool(in_files)
 
 
 def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | None, options: Options) -> MatrixResult:
