@@ -101,7 +101,10 @@ class DualNewton(SolverWithNeeds):
         if norm == 0.0:
             return _in_next_stage(problem, replace(state, signal=min(state.signal, 0.0), stalled=True))
         first = state.first_norm if np.isfinite(state.first_norm) else norm
-        accepted, predicted, reached = self._descent(model, box, state, _forcing_term(state, norm))
+        # relative residual to which the model is solved: smaller if the last step converged fast (Eisenstat and Walker 1996)
+        is_fast = np.isfinite(state.norm) and state.length >= 0.3
+        goal = min(0.3, max(1e-3, (norm / state.norm) ** 1.5)) if is_fast else 0.3
+        accepted, predicted, reached = self._descent(model, box, state, goal)
         if accepted is None:  # once more with products in double precision, then the solver gives up
             new = replace(state, precise=True, missed=True, stalled=state.precise, norm=norm, first_norm=first)
             return _in_next_stage(problem, new) if state.precise else new
@@ -254,13 +257,6 @@ def _step_box(problem: NearestMatrix, mu: np.ndarray, parallel: ParallelRows) ->
     upper = np.where(np.isfinite(upper) & (upper > 0), 0.9 * above, above)
     lower[parallel.idle] = upper[parallel.idle] = 0.0
     return lower, upper
-
-
-def _forcing_term(state: _DualState, norm: float) -> float:
-    """Relative residual to which the model is solved: smaller if the last step converged fast (Eisenstat and Walker 1996)."""
-    if not np.isfinite(state.norm) or state.length < 0.3:
-        return 0.3
-    return min(0.3, max(1e-3, (norm / state.norm) ** 1.5))
 
 
 def _link_gradient(problem: NearestMatrix, state: _DualState) -> np.ndarray | None:
