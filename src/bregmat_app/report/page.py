@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bregmat import __version__
-from bregmat.engine.wording import verdict
+from bregmat.engine.result import verdict
 from bregmat.io import atomic_write
 from bregmat_app.report.data import ReportData
 from bregmat_app.report.sections import headline, sections
