@@ -64,7 +64,10 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
         "callback": callback_of(learner),
     }
     if not is_cosine:
-        Z /= np.sqrt(_median_sq_distance(Z) / 2.0)
+        # the median of squared distances between rows drawn at random, without those that are 0
+        i, j = np.random.default_rng(0).integers(len(Z), size=(2, N_PAIRS))
+        squares = sq_norms(Z[i] - Z[j])
+        Z /= np.sqrt((np.median(squares[squares > 0]) if squares.any() else 1.0) / 2.0)
     queries = Z if len(asking) == len(Z) else Z[asking]  # products of one array with itself take less time
     if is_cosine:
         result = cosine_metric(queries, Z, targets, n_passes=COSINE_PASSES, **settings)
@@ -72,10 +75,3 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
         result = softmax_metric(PairScores.sq_distances(queries, Z), targets, **settings)
     place = replace(result.coordinates, base=X, R=P)
     return replace(result, coordinates=place if span is None else replace(place, span=span))
-
-
-def _median_sq_distance(Z: np.ndarray) -> float:
-    """The median of squared distances between rows (n, r) drawn at random, without those that are 0; 1 if all are 0."""
-    i, j = np.random.default_rng(0).integers(len(Z), size=(2, N_PAIRS))
-    squares = sq_norms(Z[i] - Z[j])
-    return float(np.median(squares[squares > 0])) if (squares > 0).any() else 1.0

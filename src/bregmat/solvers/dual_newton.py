@@ -171,7 +171,13 @@ class DualNewton(SolverWithNeeds):
         if Psi is not None and not Psi.all():  # the link has a kink (Frobenius): curvature may vanish
             diagonal = diagonal + 1e-6 * problem.operator.squared_norms(None)
         diagonal = diagonal + slope
-        slope = slope + np.where(problem.losses.hard, self._proximal_term(state), 1e-12) * diagonal
+        # the proximal term, relative to the diagonal, falls with the projected gradient, so convergence stays superlinear
+        share = state.norm / state.first_norm if np.isfinite(state.norm) else 1.0
+        proximal = self.proximal * min(1.0, 10.0 * share) + 1e-9
+        if state.missed:
+            # rows are dependent: small terms allow long steps, large ones prevent cycling of the active set; the two alternate
+            proximal = 0.01 * proximal + self.proximal * 10.0 ** (-1 - 2 * (state.stage.steps % 3))
+        slope = slope + np.where(problem.losses.hard, proximal, 1e-12) * diagonal
         single = not state.precise and X.c * X.r > 20_000  # below, float32 products save nothing
         dtype = np.float32 if single else np.float64
         return Model(
@@ -182,15 +188,6 @@ class DualNewton(SolverWithNeeds):
             dtype=dtype,
             flat=1e-6 if single else 1e-10,
         )
-
-    def _proximal_term(self, state: _DualState) -> float:
-        """Proximal term relative to the diagonal: it falls with the projected gradient, so convergence stays superlinear."""
-        share = state.norm / state.first_norm if np.isfinite(state.norm) else 1.0
-        proximal = self.proximal * min(1.0, 10.0 * share) + 1e-9
-        if state.missed:
-            # rows are dependent: small terms allow long steps, large ones prevent cycling of the active set; the two alternate
-            proximal = 0.01 * proximal + self.proximal * 10.0 ** (-1 - 2 * (state.stage.steps % 3))
-        return proximal
 
 
 # ---------------------------------------------------------------------- points of the dual
