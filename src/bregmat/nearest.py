@@ -225,8 +225,8 @@ def nearest_metric(
 
 def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
     """Whether data are processed in blocks: an argument asks for it, or the data are not in memory."""
-    in_files = any(isinstance(x, (LazyPoints, LazyConstraints)) for x in data)
-    return executor is not None or block_size is not None or in_files
+    in_files = [x for x in data if isinstance(x, (LazyPoints, LazyConstraints))]
+    return executor is not None or block_size is not None or bool(in_files)
 
 
 def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | None, options: Options) -> MatrixResult:
@@ -246,13 +246,14 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     settings = constraints, options.loss, options.slack_weight
     place, operator, errors = coordinates.bind(constraints)
     whole = build_problem(D, place.t0, operator, *settings, scale=place.scale, place=place, errors=errors, space=space)
-    reduced = ReducedProblem(whole, whole, place, place)
-    if not (D.keeps_rank or whole.is_always_feasible) and (faces := hard_faces(constraints, whole.losses.hard)):
-        if place.span is not None:  # directions are eliminated in the columns of the data
+    reduced = ReducedProblem(whole, whole, place)
+    if not (D.keeps_rank or whole.is_always_feasible):
+        linked, cliques = hard_faces(constraints, whole.losses.hard)
+        if place.span is not None and (len(linked) or cliques):  # directions are eliminated in the columns of the data
             place, operator, errors = coordinates.bind(constraints, in_span=False)
             how: dict[str, Any] = {"scale": place.scale, "place": place, "errors": errors, "space": space}
             whole = build_problem(D, place.t0, operator, *settings, **how)
-        reduced = reduced_problem(whole, place, constraints, faces)
+        reduced = reduced_problem(whole, place, constraints, linked, cliques)
     while True:  # the smaller problem first, if directions were eliminated
         problem, start, aim = reduced.problem, None, tol
         if reduced.elimination is not None:
@@ -266,7 +267,7 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         outcome = solve_sequence(problem, plan, tol=aim, start=start, log=log)
         if reduced.elimination is None or outcome.conflict is None:
             break
-        reduced = reduced.unreduced()  # a proof of infeasibility must name the eliminated rows, too
+        reduced = ReducedProblem(reduced.whole, reduced.whole, place)  # a proof must name the eliminated rows, too
     is_incomplete = reduced.elimination is not None or outcome.status is Status.FEASIBLE
     if is_incomplete and outcome.conflict is None:
         certificate = reduced.certificate(outcome.certificate, tol)

@@ -256,7 +256,7 @@ def repeat(method: Method, limit: int, log: RunLog) -> tuple[ExitReason, int]:
                 reason = method.ended()
                 if reason is None and iteration >= limit:
                     reason = ExitReason.MAX_ITER
-                if reason is None and log.is_late():
+                if reason is None and log.seconds() > max_seconds:
                     reason = ExitReason.TIME
                 if reason is not None:
                     return reason, iteration

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.engine.result import Result
+from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import ExitReason, Status
-from bregmat.engine.wording import Kind
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "The two classes cannot be separated without error: use a finite C.",
