@@ -149,10 +149,8 @@ def nearest_correlation(
         outcome = solve(weighted, SplitBox(), **limits)
         i, j = np.triu_indices(len(weighted.C))
         known = np.where((weighted.h2 > 0) | (np.eye(len(weighted.C)) > 0), weighted.C, outcome.certificate.X)
-        multipliers = outcome.certificate.dual[i, j] * np.where(i == j, 1.0, 2.0)
-        return _result_of(
-            outcome, matrix, np.column_stack([i, j]), near=known, dual=multipliers, min_eig=weighted.min_eig
-        )
+        dual = outcome.certificate.dual[i, j] * np.where(i == j, 1.0, 2.0)
+        return _result_of(outcome, matrix, np.column_stack([i, j]), float(min_eig), near=known, dual=dual)
     matrix = read_input(C, scale, min_eig, insist=not D.keeps_range)
     low = float(min_eig)
     if D.keeps_range:
@@ -172,11 +170,7 @@ def nearest_correlation(
     if rank is not None:
         rank = int(rank)
         outcome = of_rank(outcome, matrix.C, rank, max_iter=max_iter, log=limits["log"])
-    X = outcome.certificate.X
-    if low > 0.0:  # back, without rounding of a prescribed diagonal
-        np.fill_diagonal(X, np.where(np.diag(X) == 1.0 - low, 1.0, np.diag(X) + low))
-    facts: dict[str, Any] = {"divergence": D.name, "min_eig": low, "rank": rank}
-    return _result_of(outcome, matrix, problem.entries.rows, **facts)
+    return _result_of(outcome, matrix, problem.entries.rows, low, divergence=D.name, rank=rank)
 
 
 @returns_result
@@ -317,10 +311,16 @@ def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, lo
 
 
 def _result_of(
-    outcome: Outcome, matrix: MatrixInput, rows: np.ndarray, *, near: np.ndarray | None = None, **more: Any
+    outcome: Outcome, matrix: MatrixInput, rows: np.ndarray, low: float = 0.0, *, near: Any = None, **more: Any
 ) -> CorrelationResult:
-    """The result of a run, with multipliers of the entries ``rows``; the residual is the distance from ``near``, by default the input."""
-    residual = float(np.linalg.norm(outcome.certificate.X - (matrix.C if near is None else near)))
+    """The result of a run, with multipliers of the entries ``rows``; the residual is the distance from ``near``, by default the input.
+
+    The certificate has the matrix less ``low I``.
+    """
+    X = outcome.certificate.X
+    if low > 0.0:
+        np.fill_diagonal(X, np.where(np.diag(X) == 1.0 - low, 1.0, np.diag(X) + low))
+    residual = float(np.linalg.norm(X - (matrix.C if near is None else near)))
     conflict = None if outcome.conflict is None else rows[outcome.conflict]
-    own = matrix.form | {"divergence": "frobenius"} | more
+    own = matrix.form | {"divergence": "frobenius", "min_eig": low} | more
     return compose(CorrelationResult, outcome, **own, conflict=conflict, residual=residual, rows=rows)

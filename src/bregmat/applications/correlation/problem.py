@@ -187,8 +187,13 @@ class CorrelationProblem(NearestMatrix):
         ):
             return C.copy()  # C is feasible
         if self.entries.has_pairs:
-            is_met = np.abs(p - b).max() <= 1e2 * self.rounding
-            return self._with_entries(state.matrix()) if is_met or self.interior is not None else None
+            if self.interior is None and np.abs(p - b).max() > 1e2 * self.rounding:
+                return None
+            X = state.matrix()
+            self.entries.write_inplace(X, b)
+            X = into_cone(X, self.interior)
+            self.entries.write_inplace(X, b)
+            return X
         if not p.min() > 0:
             return None
         X, x = state.matrix(), state.spectrum
@@ -199,16 +204,6 @@ class CorrelationProblem(NearestMatrix):
             if x[0] < share:
                 X *= 1.0 - share
         self.entries.write_inplace(X, b)
-        return X
-
-    def _with_entries(self, X: np.ndarray) -> np.ndarray:
-        """X with its prescribed entries, moved towards the interior by the smallest step that makes it feasible."""
-        self.entries.write_inplace(X, self.losses.bound)
-        missing = shortfall(X)
-        if missing > 0.0 and self.interior is not None:
-            inner, depth = self.interior
-            X += missing / (missing + depth) * (inner - X)
-            self.entries.write_inplace(X, self.losses.bound)
         return X
 
     def _bound(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
@@ -235,11 +230,7 @@ class CorrelationProblem(NearestMatrix):
         The Lagrangian is convex. The bound takes its minimizer X over the matrices without such a part. Along the null vectors, the
         gradient ``X - C + A*(mu)`` at this minimizer is ``A*(mu) - C``.
         """
-        return (
-            0.0
-            if self.is_whole
-            else self.blocks.largest_decrease(self.entries.adjoint(mu) - self.mirror, self.blocks.excess)
-        )
+        return self.blocks.largest_decrease(self.entries.adjoint(mu) - self.mirror, self.blocks.excess)
 
     def _certified_by_rows(self, state: Any) -> CorrelationCertificate:
         """The point of a state, restored to its rows by their Gram system; the prescribed entries are written over their rounding."""
@@ -283,6 +274,15 @@ class CorrelationProblem(NearestMatrix):
         ):
             return None
         return replace(proof, rows=np.union1d(proof.rows, self.blocks.rows))
+
+
+def into_cone(X: np.ndarray, interior: tuple[np.ndarray, float] | None) -> np.ndarray:
+    """X moved towards a matrix with this smallest eigenvalue, by the least share that makes it semidefinite; X if that is not known."""
+    missing = shortfall(X)
+    if missing == 0.0 or interior is None:
+        return X
+    inner, depth = interior
+    return X + missing / (missing + depth) * (inner - X)
 
 
 def shortfall(X: np.ndarray, min_eig: float = 0.0) -> float:
