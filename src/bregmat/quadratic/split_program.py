@@ -11,7 +11,7 @@ from bregmat.base.tolerances import EPS
 from bregmat.quadratic.certificate import Evidence, QPCertificate
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
-from bregmat.quadratic.states import Minimum
+from bregmat.quadratic.states import QPState
 from bregmat.quadratic.updates import spread
 
 
@@ -153,7 +153,7 @@ class ProgramProofs:
         proof = self.proof(state.point, multiplier)
         if not proof.gap <= self.tol and state.residual <= min(close, 0.25 * self.tried):
             self.tried = state.residual
-            end = Minimum(state.point.v, multiplier, tol=self.tol, directions=[state.point.v, *self.directions])
+            end = QPState(state.point.v, multiplier, tol=self.tol, directions=[state.point.v, *self.directions])
             proof = min(proof, self.problem.certify(end), key=lambda proof: proof.gap)
         return proof
 
