@@ -21,7 +21,6 @@ from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.split_program import ProgramProofs, SplitProgram
-from bregmat.quadratic.splits import DenseSplit
 from bregmat.quadratic.states import QPState
 from bregmat.typing import Points, QPSolverName, Values
 
@@ -205,7 +204,7 @@ def _run_updates(
     """The multiplicative updates with proofs of their points; the last point is certified with more effort."""
     signs = problem.E[0] if problem.m else None
     proofs = ProgramProofs(problem, tol, is_rough=log.is_late())
-    program = SplitProgram(DenseSplit(problem.A), problem.b, upper=problem.upper, signs=signs)
+    program = SplitProgram(problem.A, problem.b, upper=problem.upper, signs=signs)
     if problem.m and problem.rows is not None:  # a point on the row: the start, or ones, multiplied by factors
         total = float(problem.e[0])
         points = [np.minimum(1.0, 0.5 * problem.upper), problem.rows.point]
