@@ -966,9 +966,6 @@ ENTRIES |= {
         {"U": EYE / 4},
         {"U": COMPARISON},
     ),
-    "MatrixExponentiatedGradient.mix_with_prior": Entry(
-        of_class("MatrixExponentiatedGradient", "mix_with_prior"), {"share": 0.5}, {"share": number(-0.1, 1.1)}
-    ),
     "MatrixExponentiatedGradient.transform": Entry(
         of_class("MatrixExponentiatedGradient", "transform"),
         {},
