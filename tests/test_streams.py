@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 from bregmat.io import PairFile, load, save
 from bregmat.online import (
@@ -329,34 +329,6 @@ def test_threads_are_left_alone(data):
     thread.start()
     thread.join()
     assert runs[0].position == 2500
-
-
-# ---------------------------------------------------------------------------------------------- targets that move
-def test_fixed_share_follows_a_target_that_moves(rng):
-    """After a long stay at one target the learner is slow to leave it; a share keeps it quick. No bound is claimed."""
-    first, second = (examples(rng, 4000, kernel(rng)) for _ in range(2))
-    second = second[0], second[1].copy()
-    learner, shared = MatrixExponentiatedGradient(D, eta=2.0), MatrixExponentiatedGradient(D, eta=2.0)
-
-    def share(record):
-        shared.mix_with_prior(0.02)
-
-    still = run_stream(learner, [first, second], every=50)
-    moving = run_stream(shared, [first, second], every=50, callback=share)
-
-    def later(run):
-        return run.loss - next(r.loss for r in run.history if r.position == 4000)
-
-    assert later(moving) < later(still)
-    assert np.isfinite(still.bound) and np.isinf(moving.bound)
-    assert np.linalg.eigvalsh(moving.learner.matrix())[0] > 0.5 * 0.02 / D
-
-
-def test_fixed_share_is_a_mixture(data):
-    X, y = data[0][:150], data[1][:150]
-    before = MatrixExponentiatedGradient(D).partial_fit(X, y)
-    after = MatrixExponentiatedGradient(D).partial_fit(X, y).mix_with_prior(0.1)
-    assert_allclose(after.matrix(), 0.9 * before.matrix() + 0.1 * np.eye(D) / D, rtol=0, atol=1e-14)
 
 
 # ---------------------------------------------------------------------------------------------- files of pairs

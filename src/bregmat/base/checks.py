@@ -60,21 +60,21 @@ def check_positive(name: str, value: Any, *, finite: bool = False, zero: bool = 
         raise ValueError(f"{name} must be {hint}{words}; got {value!r}.")
 
 
-def check_share(name: str, value: Any, *, zero: bool = False, one: bool = False, why: str = "") -> None:
+def check_share(name: str, value: Any, *, zero: bool = False, why: str = "") -> None:
     """Raise unless ``value`` is a number between 0 and 1.
 
     Parameters
     ----------
     name, value
         See the module.
-    zero, one : bool
-        Whether 0 and 1 are allowed.
+    zero : bool
+        Whether 0 is allowed; 1 is not.
     why : str
         Text after the range in messages.
     """
     check_number(name, value)
-    if not (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
-        raise ValueError(f"{name} must be in {'[' if zero else '('}0, 1{']' if one else ')'}{why}; got {value!r}.")
+    if not (0 < value < 1 or (zero and value == 0)):
+        raise ValueError(f"{name} must be in {'[' if zero else '('}0, 1){why}; got {value!r}.")
 
 
 def check_integer(name: str, value: Any, lowest: int, *, optional: bool = True) -> None:

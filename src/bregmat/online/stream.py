@@ -107,7 +107,6 @@ def run_stream(
         Examples between two records.
     callback : callable, optional
         Called with every record; a true return value ends the run. ``lambda record: bregmat.save(path, learner)`` keeps the learner.
-        A function that calls ``learner.mix_with_prior(share)`` and returns None follows a target that moves.
     bound : callable, optional
         From the learner to the bound of the records. By default ``learner.loss_bound()`` if that needs no comparison matrix, otherwise NaN;
         ``lambda learner: learner.loss_bound(U)`` is the bound in terms of a known matrix U.
