@@ -1183,18 +1183,6 @@ COMMANDS = {
         },
         free=("--quiet",),
     ),
-    "stream": Command(
-        ["pairs.csv", "--dim", "4", "--out", "out.bm"],
-        {
-            "pairs": FILES | {"points.csv": "points.csv.*no column 'y'|points.csv: no column"},
-            "--dim": COUNTS | {"2": "b|pairs"},
-            "--eta": NUMBERS | {"0": "{}"},
-            "--trace": NUMBERS | {"0": "{}"},
-            "--loss-budget": NUMBERS,
-            "--out": OUTPUTS,
-        },
-        free=("--squared", "--quiet"),
-    ),
     "transform": Command(
         ["model.bm", "--out", "out.csv", "points.csv"],
         {

@@ -684,7 +684,7 @@ def test_help_describes_the_constraints_file(bregmat):
 
 @pytest.mark.parametrize(
     "command",
-    ["learn", "retrieve", "label", "stream", "transform", "inspect", "correlation", "demo", "reproduce", None],
+    ["learn", "retrieve", "label", "transform", "inspect", "correlation", "demo", "reproduce", None],
 )
 def test_help_says_what_goes_where(bregmat, command):
     """No type in the words of a programming language, no brackets twice, no word for a value that there is none of.

@@ -34,7 +34,6 @@ from bregmat_app.cli.options import (
     folder,
     names_in,
     number,
-    number_in,
     option,
 )
 from bregmat_app.cli.show import bad_input, fail, note
@@ -100,45 +99,10 @@ def learn(
     raise typer.Exit(learn_points(points, columns, metric, output, constraints, names_in(categorical)))
 
 
-_PAIRS_FILE = """
-PAIRS is .csv or .parquet with the columns a, b (numbers of two points, from 0) and y, half their squared distance (with
---squared: their squared distance). It is read in pieces and may be larger than memory.
-
-The learned matrix has a fixed trace, and the loss of a pair is the squared error of its prediction. The trace has to match
-the scale of y: some matrix fits if --trace is at least the number of points less one, times the mean half squared distance
-of all pairs (the trace of the centred kernel). If none fits, no bound holds, and the table says so.
-
-The bound is Lemma 3.2 of Tsuda 2004. It holds for the total loss in any order of the pairs, if some matrix of that trace
-has a loss within --loss-budget. For n labels with noise of standard deviation s that is about n s^2.
-
-`bregmat transform MODEL --out FILE` writes the coordinates of the points.
-"""
-
-
-@app.command(cls=Command, epilog=paragraphs(_PAIRS_FILE))
-def stream(
-    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Pairs with distances: .csv or .parquet, see below.")],
-    dim: Annotated[int, number("Number of points.", min=1)],
-    eta: Annotated[str, number("Learning rate; bound: the one with the smallest bound on the total loss.")] = "bound",
-    trace: Annotated[float, number("Trace of the matrix; has to match the scale of y, see below.")] = 1.0,
-    loss_budget: Annotated[float, number("Total loss of a good matrix; 0: one fits exactly. See below.")] = 0.0,
-    squared: Annotated[bool, flag("y holds squared distances, not half of them.", "--squared")] = False,
-    out: ModelOut = None,
-    quiet: Quiet = False,
-) -> None:
-    """Learn a kernel from pairs one at a time, with a bound on the total loss."""
-    from bregmat_app.cli.stream import learn_stream
-
-    with bad_input():
-        rate = eta if eta == "bound" else number_in("--eta", eta, "a number or bound")
-        check_outputs({"--out": out}, [pairs])
-    parameters = {"dim": dim, "eta": rate, "trace": trace, "loss_budget": loss_budget}
-    raise typer.Exit(learn_stream(pairs, parameters, squared=squared, out=out, quiet=quiet))
-
-
 @app.command(cls=Command)
 def transform(
     model: ModelFile,
+    points: PointsFile,
     out: Annotated[
         Path,
         file(
@@ -146,14 +110,6 @@ def transform(
             "are no features: ids, labels, and those that were left out."
         ),
     ],
-    points: Annotated[
-        File,
-        typer.Argument(
-            metavar="POINTS",
-            help=f"{POINTS} For a model of `stream`: one column of point numbers, or nothing for all its points.",
-            show_default=False,
-        ),
-    ] = None,
     missing: Missing = "error",
     encoding: Encoding = None,
 ) -> None:

@@ -54,7 +54,7 @@ Missing = Annotated[
     option("error|drop|median", "Rows with missing cells (empty, NA): an error, left out, or filled with medians."),
 ]
 Encoding = Annotated[Word, named("Encoding of text files, such as cp1252.", shown="UTF-8")]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by `learn --out` or `stream --out`.")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by `learn --out`.")]
 ModelOut = Annotated[File, file("Write the model here.")]
 Quiet = Annotated[bool, flag("Show no progress.", "--quiet", "-q")]
 
