@@ -34,7 +34,7 @@ __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 @returns_result
 def nearest_kernel(
     prior: Table | Factor,
-    constraints: Constraints | LazyConstraints,
+    constraints: Constraints,
     *,
     divergence: DivergenceName | SpectralDivergence = "logdet",
     loss: LossName | Loss | None = None,
@@ -45,8 +45,6 @@ def nearest_kernel(
     max_seconds: float | None = None,
     warm_start: MatrixResult | None = None,
     callback: Callable[[Record], Any] | None = None,
-    executor: Any = None,
-    block_size: int | None = None,
 ) -> MatrixResult:
     """The positive semidefinite kernel nearest to a prior that meets bounds on its entries.
 
@@ -87,9 +85,6 @@ def nearest_kernel(
         An earlier result. Its dual weights are reused; new constraints at the end start with weight 0.
     callback : callable, optional
         Called once per iteration with a Record; returning True stops the run.
-    executor, block_size
-        As in :func:`nearest_metric`, for a prior that is a Factor: with LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is
-        from the identity. G0 is an array, or points in files (:func:`bregmat.io.open_points`).
 
     Returns
     -------
@@ -100,6 +95,11 @@ def nearest_kernel(
     ------
     ValueError, TypeError
         For invalid arguments; numerical outcomes never raise.
+
+    Notes
+    -----
+    With LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is from the identity: for more constraints or points than fit into
+    memory, ``nearest_metric(G0, constraints, block_size=...)`` solves the same problem.
 
     Examples
     --------
@@ -125,14 +125,8 @@ def nearest_kernel(
         max_seconds=max_seconds,
         warm_start=warm_start,
         callback=callback,
-        executor=executor,
-        block_size=block_size,
     )
     data = prior.G0 if isinstance(prior, Factor) else prior
-    if is_for_blocks(executor, block_size, constraints, data):
-        from bregmat.sharded.nearest import nearest_kernel_sharded
-
-        return nearest_kernel_sharded(prior, constraints, options)
     space = None if isinstance(data, np.ndarray) else working_space(data)
     return _nearest(kernel_coordinates(prior, D), constraints, space, options)
 

@@ -111,8 +111,8 @@ class Options:
     max_seconds: float | None
     warm_start: Any
     callback: Any
-    executor: Any
-    block_size: int | None
+    executor: Any = None
+    block_size: int | None = None
 
 
 def plan_of(
