@@ -389,12 +389,6 @@ def test_files_of_pairs(tmp_path):
         read_constraints(path, X=POINTS)
 
 
-def test_decimal_commas_where_cells_are_told_apart_otherwise(tmp_path):
-    (tmp_path / "far.csv").write_text("a;b;distance;weight\n0;1;1,5;2\n2;3;0.5;0,25\n")
-    expected = Constraints.sq_distance([0, 2], [1, 3], [2.25, 0.25], "==", weight=[2.0, 0.25])
-    same(read_constraints(tmp_path / "far.csv"), expected)
-
-
 def test_bounds_from_points():
     X = POINTS * [1.0, 10.0, 100.0]
     rows = Constraints.sq_distance([0, 1], [2, 3], 1.0, ["<=", ">="]).with_bounds_from(X, percentiles=(10, 90))

@@ -98,11 +98,8 @@ def test_exclude_and_features(text):
         ("a,b\n1,2,3\n4,5,6\n", "points.csv, line 2: 3 cells, and the first line has 2"),
         ("a,b\n1,2\n4,5,6\n", "points.csv, line 3: 3 cells, and the first line has 2"),
         ('a,b\n"1,2\n3,4\n', "points.csv: cannot be read as a table: EOF inside string starting at row 1"),
-        ("a;b\n1,5;2\n2,5;1.234,5\n3;4\n", "points.csv, line 3, column 'b': '1.234,5' is not a number"),
-        (
-            "a;b\n1;2\n" + 20 * "3;4\n" + "5;6,5\n",
-            "line 23, column 'b': '6,5' is not a number; decimal commas are recognised",
-        ),
+        ("a;b\n1,5;2\n2,5;3\n", "points.csv: numbers such as '1,5' have decimal commas, and are read with points"),
+        ("a;b\n1;2\n" + 20 * "3;4\n" + "5;6,5\n", "line 23, column 'b': '6,5' is not a number"),
         ("1.5,x2.5\n2,3\n4,5\n", "points.csv, line 1, column 'x1': 'x2.5' is not a number"),
         ("7,x2,3\n2,3,1\n4,5,1\n", "points.csv, line 1, column 'x1': 'x2' is not a number"),
         ("a,a\n1,2\n", "points.csv: column 'a' occurs twice"),
@@ -123,7 +120,7 @@ def test_unknown_columns_and_endings(text):
         read_points(path, features=["a", "c"])
     with pytest.raises(
         ValueError,
-        match=r"cannot read points from \.xlsx; use \.csv, \.tsv, .*, \.npy \(\.csv\.gz, \.tsv\.gz\)",
+        match=r"cannot read points from \.xlsx; use \.csv, \.tsv, .*, \.npy",
     ):
         read_points(text("", "points.xlsx"))
     with pytest.raises(FileNotFoundError):
@@ -157,7 +154,7 @@ def test_npy_of_objects_is_not_unpickled(tmp_path):
         read_points(tmp_path / "points.npy")
 
 
-ENDINGS = [".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet"]
+ENDINGS = [".csv", ".tsv", ".parquet"]
 
 
 @pytest.mark.parametrize("suffix", [*ENDINGS, ".npy"])
@@ -228,7 +225,7 @@ def test_bad_parquet(tmp_path):
 
 
 def test_damaged_files_are_named(tmp_path):
-    for name in ("points.csv.gz", "points.parquet"):
+    for name in ("points.parquet",):
         write_points(tmp_path / name, np.arange(400.0).reshape(200, 2), names=["a", "b"])
         data = (tmp_path / name).read_bytes()
         for part in (b"", data[:60], data[:-20]):
@@ -237,7 +234,7 @@ def test_damaged_files_are_named(tmp_path):
                 read_points(tmp_path / name)
 
 
-# ---------------------------------------------------------------- missing cells, encodings, decimal commas
+# ---------------------------------------------------------------- missing cells, encodings
 
 
 GAPS = "id,a,b,kind\np0,1,NA,x\np1,,4,NA\np2,3,6,\np3,5,?,y\np4,9,8,z\n"
@@ -277,39 +274,14 @@ def test_missing_truths(text):
     assert read_points(path, missing="median").X[:, 0].tolist() == [1, 1, 0, 1]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-def test_encodings_with_a_mark(text, encoding):
-    path, given = text("größe;art\n1,5;süß\n2,5;herb\n".encode(encoding)), {}
-    if encoding in ("utf-16", "utf-32"):
-        with pytest.raises(
-            ValueError, match="not a text file in UTF-8 .*; if it is in another encoding, such as cp1252"
-        ):
-            read_points(path)
-        given["encoding"] = encoding
-    points = read_points(path, **given)
-    assert points.names == ("größe",) and points.X.ravel().tolist() == [1.5, 2.5]
-    assert points.columns["art"].tolist() == ["süß", "herb"]
-
-
-def test_encodings_by_name(text):
-    path = text("größe;art\n1;süß\n2;herb\n".encode("cp1252"))
-    with pytest.raises(
-        ValueError, match=r"points\.csv: not a text file in UTF-8 .*; if it is in another encoding, such as cp1252"
-    ):
-        read_points(path)
-    assert read_points(path, encoding="cp1252").names == ("größe",)
-    with pytest.raises(ValueError, match="encoding 'klingon' is not known"):
-        read_points(path, encoding="klingon")
-
-
-@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
-def test_decimal_commas(text, delimiter):
-    rows = [["a", "b", "c"], ["1,5", "2", "-3,25e2"], ["NA", "4", "0,1"], ["7,0", "6", "1"]]
-    points = read_points(text("\n".join(map(delimiter.join, rows))), missing="median")
-    assert points.X.tolist() == [[1.5, 2, -325], [4.25, 4, 0.1], [7, 6, 1]]
-    assert points.has_decimal_commas
-    bare = read_points(text("\n".join(map(delimiter.join, rows[1:2] + rows[3:]))))
-    assert bare.names == ("x0", "x1", "x2") and bare.X[0].tolist() == [1.5, 2, -325]
+def test_text_is_utf_8(text):
+    for encoding in ("utf-8", "utf-8-sig"):
+        points = read_points(text("größe;art\n1.5;süß\n2.5;herb\n".encode(encoding)))
+        assert points.names == ("größe",) and points.X.ravel().tolist() == [1.5, 2.5]
+        assert points.columns["art"].tolist() == ["süß", "herb"]
+    for encoding in ("cp1252", "utf-16"):
+        with pytest.raises(ValueError, match=r"points\.csv: not a text file in UTF-8 .*; .* save it as UTF-8"):
+            read_points(text("größe;art\n1;süß\n".encode(encoding)))
 
 
 def test_words_stay_as_they_are(text):
@@ -322,8 +294,6 @@ def test_words_stay_as_they_are(text):
 def test_numbers_are_read_to_the_last_bit(text, rng):
     x = rng.standard_normal(3000) * 10.0 ** rng.integers(-300, 300, 3000)
     assert np.array_equal(read_points(text("a,b\n" + "".join(f"{v!r},1\n" for v in x.tolist()))).X[:, 0], x)
-    words = "a;b\n" + "".join(f"{v!r};1\n".replace(".", ",") for v in x.tolist())
-    assert np.array_equal(read_points(text(words)).X[:, 0], x)
 
 
 def test_tables_without_pandas(text, monkeypatch):
@@ -497,7 +467,7 @@ def test_names_that_a_spreadsheet_would_evaluate_are_escaped(tmp_path, kind):
         assert {cell for cell in cells if re.match(r"[=+\-@]", cell)} <= {"-3", "+4.5"}
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "csv.gz", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet"])
 def test_names_that_a_file_would_change_are_refused(tmp_path, kind):
     """A reader of text ends a line at a carriage return and strips cells; all names that are written come back."""
     path = tmp_path / f"rows.{kind}"

@@ -616,25 +616,25 @@ def test_a_damaged_answer_is_named_by_its_line(tmp_path):
 
 
 def test_points_are_taken_in_as_learn_takes_them(tmp_path, capsys):
-    """Columns, gaps, encodings, decimal commas; the Python to take away reads the same."""
+    """Columns and gaps; the Python to take away reads the same."""
     from bregmat_app.cli.labelling import _read
     from bregmat_app.cli.options import ColumnOptions, PageOptions
 
     path = tmp_path / "ugly.csv"
     rows = [
         "Straße;höhe;breite;nr;art",
-        "a;1,5;2;11;rot",
+        "a;1.5;2;11;rot",
         "b;NA;3;12;blau",
-        "c;2,5;4;13;rot",
-        "d;3,5;;14;blau",
-        "e;4,5;9;15;rot",
+        "c;2.5;4;13;rot",
+        "d;3.5;;14;blau",
+        "e;4.5;9;15;rot",
     ]
-    path.write_text("\n".join(rows), encoding="latin-1")
+    path.write_text("\n".join(rows), encoding="utf-8")
     for missing, names, X in (
         ("drop", ["0", "2", "4"], [[1.5, 2.0], [2.5, 4.0], [4.5, 9.0]]),
         ("median", list("01234"), [[1.5, 2.0], [3.0, 3.0], [2.5, 4.0], [3.5, 3.5], [4.5, 9.0]]),
     ):
-        columns = ColumnOptions(labels="art", columns=["höhe,breite"], missing=missing, encoding="latin-1")
+        columns = ColumnOptions(labels="art", columns=["höhe,breite"], missing=missing)
         points = _read(path, columns, PageOptions(text="Straße"))
         assert list(points.names) == names and points.X.tolist() == X and points.features == ("höhe", "breite")
         assert "missing cells in höhe (1), breite (1)" in capsys.readouterr().err
@@ -642,9 +642,9 @@ def test_points_are_taken_in_as_learn_takes_them(tmp_path, capsys):
         exec(points.source, spoken)
         assert np.array_equal(spoken["X"], points.X)
     with pytest.raises(ValueError, match="cannot be a feature"):
-        _read(path, ColumnOptions(labels="art", columns=["art"], encoding="latin-1"), PageOptions())
+        _read(path, ColumnOptions(labels="art", columns=["art"]), PageOptions())
     with pytest.raises(ValueError, match="'höhe' are not classes, and points are coloured by classes"):
-        _read(path, ColumnOptions(labels="höhe", missing="drop", encoding="latin-1"), PageOptions())
+        _read(path, ColumnOptions(labels="höhe", missing="drop"), PageOptions())
 
 
 def test_rows_without_texts_and_pictures_are_shown(tmp_path):

@@ -109,11 +109,6 @@ def read_tuples(
     return table
 
 
-def holds_numbers(name: str) -> bool:
-    """Whether a column of that name holds numbers in every table."""
-    return _plain(name) in ("bound", "weight", *DISTANCES, *SCORES)
-
-
 def _plain(word: str) -> str:
     """The letters and digits of a word, in lower case."""
     return "".join(c for c in word.lower() if c.isalnum())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,18 +16,15 @@ from sklearn.utils import check_random_state as random_state_of
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from bregmat.base.arrays import ArraySpace, DeviceMatrix
 from bregmat.base.checks import as_column, check_integer, check_positive, check_random_state, to_numpy
 from bregmat.base.linalg import dense, sq_norms
 from bregmat.base.points import copied_to_host
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
-from bregmat.base.tolerances import RANK_TOL
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_entries, check_given
 from bregmat.kernels.functions import SINGLE
-from bregmat.kernels.lowrank import incomplete_cholesky
 from bregmat.typing import KernelName, Points, RandomState, Values
 
 _DTYPES = [np.float64, np.float32]
@@ -43,7 +39,8 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         with m_c the weighted mean of cluster c
 
     For a learned kernel use ``kernel="linear"`` on ``learner.transform(X)`` or ``result.factor``, which takes O(n r k) operations per
-    iteration, or ``kernel="precomputed"`` on ``learner.kernel_``, which takes O(n^2 k). Both minimise the same objective.
+    iteration, or ``kernel="precomputed"`` on ``learner.kernel_``, which takes O(n^2 k). Both minimise the same objective. With many
+    points fit a sample and ``predict`` the others, or use ``kernel="linear"`` on features of the kernel.
 
     Parameters
     ----------
@@ -55,8 +52,6 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         that returns the (n, m) array of values.
     gamma, degree, coef0, kernel_params
         As in :class:`bregmat.KernelLearner`.
-    rank : int, optional
-        For large n: number of columns of the kernel from which features are computed (pivoted incomplete Cholesky); at most n.
     n_init : int
         Number of starts from different k-means++ seeds; the best one is kept.
     max_iter : int
@@ -78,8 +73,6 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         Means; with features only.
     dual_coef_ : ndarray, shape (n, n_clusters)
         Means as weights of the training points; with a kernel only.
-    captured_trace_ : float
-        Fraction of the trace of the kernel that its approximation of rank ``rank`` contains; 1 without ``rank``.
     n_features_in_ : int
 
     Notes
@@ -99,7 +92,6 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
 
     n_clusters: int = field(default=8, kw_only=False)
     kernel: KernelName | Callable[..., Any] = "linear"
-    rank: int | None = None
     n_init: int = 10
     max_iter: int = 300
     tol: float = 1e-4
@@ -113,8 +105,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
-            Points; kernel values (n, n) with "precomputed". For a tensor on a GPU, products with the kernel are computed there. With
-            features, scikit-learn iterates on the host.
+            Points; kernel values (n, n) with "precomputed". A tensor on a GPU is copied to the host.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             Nonnegative, dimensionless; not all 0.
@@ -127,14 +118,14 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         ------
         ValueError, TypeError
             A parameter or an input is invalid, and the message names it; or the kernel is not positive semidefinite: an entry ``K_ii``
-            or ``K_ii + K_jj - 2 K_ij`` is negative (with ``rank``, among the columns used). No fitted attributes are set.
+            or ``K_ii + K_jj - 2 K_ij`` is negative. No fitted attributes are set.
         KeyboardInterrupt
             After Ctrl-C. If a start has ended, the best clusters so far are kept, and a RuntimeWarning says so.
         """
         with self._fitting():
             self._check_parameters()
-            X, space = copied_to_host("X", X)
-            n_found = self._fit(X, sample_weight, self._kernel_function().given(X), space)
+            X, _ = copied_to_host("X", X)
+            n_found = self._fit(X, sample_weight, self._kernel_function().given(X))
         if n_found < self.n_clusters:
             warnings.warn(
                 f"Number of distinct clusters ({n_found}) found smaller than n_clusters ({self.n_clusters}). Possibly due "
@@ -144,14 +135,12 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
             )
         return self
 
-    def _fit(self, X: Any, sample_weight: Any, base: KernelFunction, space: ArraySpace | None) -> int:
+    def _fit(self, X: Any, sample_weight: Any, base: KernelFunction) -> int:
         """Set the fitted attributes. Returns the number of different clusters."""
         X = validated(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C")
         n = X.shape[0]
-        for name in ("n_clusters", "rank"):
-            value = getattr(self, name)
-            if value is not None and value > n:  # scikit-learn's checks look for "n_samples="
-                raise ValueError(f"{name} must be at most n_samples={n}, the number of points; got {value}.")
+        if self.n_clusters > n:  # scikit-learn's checks look for "n_samples="
+            raise ValueError(f"n_clusters must be at most n_samples={n}, the number of points; got {self.n_clusters}.")
         if base.is_precomputed:
             check_given(X)
         weights = np.ones(n)
@@ -160,21 +149,13 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         if not weights.sum() > 0:
             raise ValueError("sample_weight must not be zero for every point.")
         rng = random_state_of(self.random_state)
-        self._fit_points, self._fit_pivots, self.captured_trace_ = None, None, 1.0
-        if self.rank is not None:
-            X = X.astype(np.float64, copy=False)
-            G, pivots = incomplete_cholesky(
-                partial(base.block, X), base.diagonal(X), int(self.rank), tol=max(RANK_TOL, base.rounding)
-            )
-            self._fit_points, self._fit_pivots = base.points(X, pivots.rows), pivots
-            self.captured_trace_ = pivots.captured
-            n_found = self._fit_features(G, weights, rng)
-        elif base.kernel == "linear":
+        self._fit_points = None
+        if base.kernel == "linear":
             n_found = self._fit_features(X, weights, rng)
         else:
             K = np.asarray(X if base.is_precomputed else base(X), dtype=np.float64)
             check_entries(K, replace(base, rounding=SINGLE) if X.dtype == np.float32 else base)
-            n_found = self._fit_kernel(K if space is None else DeviceMatrix(space, space.put(K)), weights, rng)
+            n_found = self._fit_kernel(K, weights, rng)
             if not base.is_precomputed:
                 self._fit_points = X
         self._fit_base = base  # predict uses the kernel of the fit, even if parameters are changed later
@@ -205,11 +186,9 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         self.cluster_centers_: np.ndarray = best.cluster_centers_
         return len(np.unique(best.labels_))
 
-    def _fit_kernel(self, K: np.ndarray | DeviceMatrix, weights: np.ndarray, rng: np.random.RandomState) -> int:
+    def _fit_kernel(self, K: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> int:
         """Cluster the points of a kernel matrix. Returns the number of different clusters."""
-        points = WeightedPoints(
-            weights, K.diagonal(), K @ (weights / weights.sum()), lambda rows: np.asarray(K[rows].T)
-        )
+        points = WeightedPoints(weights, K.diagonal(), K @ (weights / weights.sum()), lambda rows: K[rows].T)
         seeds = np.stack([points.seeds(self.n_clusters, rng) for _ in range(self.n_init)])
         clustering, n_empty = kernel_lloyd(K, weights, seeds, max_iter=self.max_iter, tol=float(self.tol))
         self.labels_ = clustering.labels.astype(np.int32)
@@ -233,8 +212,6 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         base = self._fit_base
         X = to_numpy("X", X)
         X = validated(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C", reset=False)
-        if self._fit_pivots is not None:
-            X = self._fit_pivots.coordinates(base.columns(X.astype(np.float64, copy=False), self._fit_points))
         if hasattr(self, "cluster_centers_"):
             centres = self.cluster_centers_.astype(X.dtype, copy=False)
             return pairwise_distances_argmin(X, centres).astype(np.int32)
@@ -247,7 +224,6 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         """Raise for a parameter that is invalid for any data."""
         for name in ("n_clusters", "n_init", "max_iter"):
             check_integer(name, getattr(self, name), 1, optional=False)
-        check_integer("rank", self.rank, 1)
         check_positive("tol", self.tol, finite=True, zero=True)
         check_random_state(self.random_state)
         self._kernel_function()

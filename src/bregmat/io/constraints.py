@@ -13,9 +13,8 @@ import numpy as np
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
 from bregmat.constraints.tables import TableRows, columns_of, parse_sample_ids, table_rows, warn_of_left_out
-from bregmat.constraints.tuples import holds_numbers
 from bregmat.io import tables
-from bregmat.io.sources import TABLES, TEXT, file_kind, source_of
+from bregmat.io.sources import TABLES, check_kind, is_text, source_of
 from bregmat.typing import Labels, Points, RandomState
 
 __all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "write_constraints"]
@@ -25,7 +24,6 @@ def read_constraints(
     path: str | os.PathLike[str],
     *,
     id_type: type | None = None,
-    encoding: str | None = None,
     scores: str | None = None,
     X: Points | None = None,
     sample_id: Labels | None = None,
@@ -36,7 +34,7 @@ def read_constraints(
     Parameters
     ----------
     path : path
-        .csv or .tsv (also .gz) with a header line, or .parquet. Columns: `relation`
+        .csv or .tsv with a header line, or .parquet. Columns: `relation`
         (sq_distance, similarity, comparison, similarity_comparison, diagonal, trace, or a registered one), the samples `i`, `j`,
         `k`, `l` that the relation needs, `bound`, `sense` ("<=", ">=", "=="), and optionally `weight` (default 1; inf makes a constraint
         hard). `bound` of a comparison is minus its margin, sq_dist(i, j) - sq_dist(k, l) <= bound, and may be left empty (0).
@@ -44,8 +42,6 @@ def read_constraints(
         triplets, as in :meth:`bregmat.Constraints.from_frame`.
     id_type : {None, int, str}
         Type of the sample ids. None: integers if all of them are written as integers, otherwise strings.
-    encoding : str, optional
-        As in :func:`read_points`.
     scores : {None, "similarity", "distance"}
         The last column holds scores of pairs; as in :meth:`bregmat.Constraints.from_frame`.
     X, sample_id, random_state
@@ -74,7 +70,7 @@ def read_constraints(
     ...     read_constraints(path).n_constraints
     2
     """
-    table = read_placed_constraints(path, id_type=id_type, encoding=encoding, scores=scores)
+    table = read_placed_constraints(path, id_type=id_type, scores=scores)
     warn_of_left_out(table.parsed, table.path)
     return table.parsed.bounded(table.rows, table.path, X, sample_id, random_state)
 
@@ -93,26 +89,23 @@ def read_placed_constraints(
     path: str | os.PathLike[str],
     *,
     id_type: type | None = None,
-    encoding: str | None = None,
     scores: str | None = None,
 ) -> PlacedConstraints:
     """Read constraints with the locations of their rows; the table may have no bounds.
 
     Parameters
     ----------
-    path, id_type, encoding, scores
+    path, id_type, scores
         As in :func:`read_constraints`.
     """
-    source = source_of(path, "read constraints from", TABLES)
-    table = tables.read(source, has_header=True, is_word=lambda name: True, encoding=encoding)
-    header = f"{source.path}" if table.text is None else f"{source.path}, line 1"
+    path = source_of(path, "read constraints from", TABLES)
+    table = tables.read(path, has_header=True, is_word=lambda name: True)
+    header = f"{path}" if table.text is None else f"{path}, line 1"
     columns = dict(table.columns)
     if table.text is not None:
         columns |= {name: np.array([*map(_unescaped, columns[name])]) for name in SAMPLES if name in columns}
-    if table.has_decimal_commas:
-        columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
     rows = table_rows(columns, table.place, header=header, id_type=id_type, scores=scores)
-    return PlacedConstraints(source.path, Constraints(**rows.arguments), rows, lambda k: table.where(rows.row(k)))
+    return PlacedConstraints(path, Constraints(**rows.arguments), rows, lambda k: table.where(rows.row(k)))
 
 
 # What spreadsheets take for a formula; numbers are none. Quotes before it come from earlier escapes, or are part of the name.
@@ -147,12 +140,14 @@ def write_constraints(path: str | os.PathLike[str], constraints: Constraints) ->
     ...     path.read_text().splitlines()[0].split(",")[:3]
     ['relation', 'i', 'j']
     """
-    path, kind = file_kind(path, "write constraints to", TABLES)
-    columns, as_cell = columns_of(constraints), _escaped if kind in TEXT else str
+    path = check_kind(path, "write constraints to", TABLES)
+    columns, as_cell = columns_of(constraints), _escaped if is_text(path) else str
     for name in map(str, () if constraints.ids is None else constraints.ids):
         # an empty cell holds no sample; readers of text strip cells, and may end a line at "\r"
-        if not name or (kind in TEXT and ("\r" in name or as_cell(name) != as_cell(name).strip())):
-            raise ValueError(f"{path}: a {kind} file cannot hold the sample id {name!r}; give the sample another id")
+        if not name or (is_text(path) and ("\r" in name or as_cell(name) != as_cell(name).strip())):
+            raise ValueError(
+                f"{path}: a {path.suffix} file cannot hold the sample id {name!r}; give the sample another id"
+            )
     for name in SAMPLES:
         columns[name] = ["" if sample is None else as_cell(str(sample)) for sample in columns[name]]
     tables.write(path, columns)

@@ -3,13 +3,14 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from bregmat.base.checks import as_choice
 from bregmat.io import tables
 from bregmat.io.paths import atomic_write
-from bregmat.io.sources import TABLES, Source, file_kind, source_of
+from bregmat.io.sources import TABLES, check_kind, source_of
 
 __all__ = ["Points", "read_points", "write_points"]
 
@@ -46,8 +47,6 @@ class Points:
         Number of missing cells of each feature that has any.
     medians : dict of str -> float
         The values that replace them if ``missing="median"``.
-    has_decimal_commas : bool
-        Whether the numbers in the file have decimal commas.
     """
 
     X: np.ndarray
@@ -56,7 +55,6 @@ class Points:
     rows: np.ndarray | None = None
     n_missing: dict[str, int] = field(default_factory=dict)
     medians: dict[str, float] = field(default_factory=dict)
-    has_decimal_commas: bool = False
     table: tables.Table | None = field(default=None, repr=False)
 
     def where(self, row: int) -> str:
@@ -72,17 +70,15 @@ def read_points(
     features: Sequence[str] | None = None,
     missing: str = "error",
     medians: Mapping[str, float] | None = None,
-    encoding: str | None = None,
 ) -> Points:
     """Read points from a file.
 
     Parameters
     ----------
     path : path
-        .csv or .tsv (comma, semicolon, bar or tab; with or without a header line; also .csv.gz), .parquet, or .npy
+        .csv or .tsv (in UTF-8; comma, semicolon, bar or tab; with or without a header line), .parquet, or .npy
         (2-D, memory-mapped). A first line without numbers is a header. A column of true and false becomes
-        1 and 0. A column with more words than numbers is a column of words; in any other column, a word is an error. If cells are
-        not separated by commas, numbers may have decimal commas, which must occur in the first 20 lines.
+        1 and 0. A column with more words than numbers is a column of words; in any other column, a word is an error.
     exclude : iterable of str
         Numeric columns that are not features (labels, sample ids). Always excluded: columns of words, columns named "id"
         or "sample_id", and the unnamed index column that pandas writes.
@@ -94,8 +90,6 @@ def read_points(
         cell, drop the row, or use the median of the column. An infinite number is always an error.
     medians : mapping of str -> float, optional
         For "median": values to use instead of the medians of the file.
-    encoding : str, optional
-        Encoding of a text file; by default UTF-8.
 
     Returns
     -------
@@ -120,12 +114,12 @@ def read_points(
     (2, 2)
     """
     as_choice("missing", missing, MISSING)
-    source = source_of(path, "read points from", KINDS)
+    path = source_of(path, "read points from", KINDS)
     exclude = tuple(exclude)
-    if source.kind == ".npy":  # searched for missing cells only if these are to be replaced
-        points = _from_npy(source, exclude, features)
+    if path.suffix.lower() == ".npy":  # searched for missing cells only if these are to be replaced
+        points = _from_npy(path, exclude, features)
         return points if missing == "error" else _complete(points, missing, medians)
-    return _complete(_from_table(source, exclude, features, encoding), missing, medians)
+    return _complete(_from_table(path, exclude, features), missing, medians)
 
 
 def write_points(
@@ -136,18 +130,18 @@ def write_points(
     Parameters
     ----------
     path : path
-        .csv or .tsv (also .gz), .parquet or .npy.
+        .csv or .tsv, .parquet or .npy.
     X : array of shape (n, d)
     names : sequence of d str
         Names of the columns of X; not in .npy.
     columns : dict of str -> array of shape (n,), optional
         Columns of words or ids, which come first; not in .npy.
     """
-    path, kind = file_kind(path, "write points to", KINDS)
+    path = check_kind(path, "write points to", KINDS)
     X = np.asarray(X)
     if X.ndim != 2 or X.shape[1] != len(names):
         raise ValueError(f"X must have shape (n, {len(names)}) to match names; got {X.shape}")
-    if kind == ".npy":
+    if path.suffix.lower() == ".npy":
         with atomic_write(path) as handle:
             np.lib.format.write_array(handle, X, allow_pickle=False)
     else:
@@ -164,12 +158,10 @@ def has_index(table: tables.Table) -> bool:
     return INDEX not in table.columns and any(name in _INDEX_NAMES for name in table.columns)
 
 
-def _from_table(
-    source: Source, exclude: tuple[str, ...], features: Sequence[str] | None, encoding: str | None
-) -> Points:
+def _from_table(path: Path, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:
     """The columns of a table, with NaN for missing cells of features."""
     asked = tuple(features or ())
-    table = tables.read(source, is_word=lambda name: name not in asked and _is_other(name, exclude), encoding=encoding)
+    table = tables.read(path, is_word=lambda name: name not in asked and _is_other(name, exclude))
     named = [name for name in (*exclude, *asked) if name not in (INDEX, *_INDEX_NAMES) or not has_index(table)]
     tables.require_columns(table.path, named, table.columns)
     X: dict[str, np.ndarray] = {}
@@ -186,7 +178,7 @@ def _from_table(
         raise NoNumbersError(f"{table.path}: no column of numbers to learn from; the columns are {listed}")
     order = asked or tuple(X)
     matrix = np.column_stack([np.empty((len(next(iter(table.columns.values()))), 0)), *(X[name] for name in order)])
-    return Points(matrix, order, others, has_decimal_commas=table.has_decimal_commas, table=table)
+    return Points(matrix, order, others, table=table)
 
 
 def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | None:
@@ -239,8 +231,7 @@ def _complete(points: Points, missing: str, medians: Mapping[str, float] | None)
     return replace(points, X=X, n_missing=counts, medians=filled)
 
 
-def _from_npy(source: Source, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:
-    path = source.path
+def _from_npy(path: Path, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:
     X = tables.read_npy(path, mmap=True)
     if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
         got = f"shape {X.shape}, dtype {X.dtype}"

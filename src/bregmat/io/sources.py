@@ -1,58 +1,34 @@
-"""The files that tables are read from, compressed or not."""
+"""The kinds of files of tables, by the endings of their names."""
 
-import gzip
 import os
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 from bregmat.io.paths import check_readable
 
 TEXT = (".csv", ".tsv")
 TABLES = (*TEXT, ".parquet")
-PACKED = ".gz"
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
-    """A file and its kind."""
-
-    path: Path
-    kind: str
-
-    @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
-        """Open the decompressed content."""
-        with self.path.open("rb") as raw:
-            if self.path.suffix.lower() != PACKED:
-                yield raw
-                return
-            try:
-                with gzip.GzipFile(fileobj=raw) as unpacked:
-                    yield unpacked  # type: ignore[misc]
-            except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-                raise ValueError(f"{self.path}: not a {PACKED} file, or damaged ({error})") from error
-
-    @property
-    def size(self) -> int:
-        """Size in bytes, compressed."""
-        return self.path.stat().st_size
-
-
-def file_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> tuple[Path, str]:
-    """Path and kind of a file; ValueError for a kind that is not `known`. `to_do` ("read points from") is part of the message."""
+def check_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> Path:
+    """The path of a file; ValueError for an ending that is not `known`. `to_do` ("read points from") is part of the message."""
     path = Path(path)
-    kind = path.suffix.lower()
-    if kind == PACKED and path.with_suffix("").suffix.lower() in TEXT:
-        kind = path.with_suffix("").suffix.lower()
-    if kind not in known:
+    if (kind := path.suffix.lower()) not in known:
         listed = (", " if len(known) > 2 else " or ").join(known)
-        packed = f" ({', '.join(name + PACKED for name in known if name in TEXT)})" if set(known) & set(TEXT) else ""
-        raise ValueError(f"{path}: cannot {to_do} {kind or 'a file without ending'}; use {listed}{packed}")
-    return path, kind
+        raise ValueError(f"{path}: cannot {to_do} {kind or 'a file without ending'}; use {listed}")
+    return path
+
+
+def source_of(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> Path:
+    """The path of a file of one of the `known` kinds that can be read."""
+    path = check_kind(path, to_do, known)
+    check_readable(path)
+    return path
+
+
+def is_text(path: Path) -> bool:
+    """Whether a table is a file of text."""
+    return path.suffix.lower() in TEXT
 
 
 def require_distinct(path: Path, names: Sequence[str]) -> None:
@@ -60,10 +36,3 @@ def require_distinct(path: Path, names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         repeated = next(name for k, name in enumerate(names) if name in names[:k])
         raise ValueError(f"{path}: column {repeated!r} occurs twice")
-
-
-def source_of(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> Source:
-    """A file of one of the `known` kinds."""
-    source = Source(*file_kind(path, to_do, known))
-    check_readable(source.path)
-    return source

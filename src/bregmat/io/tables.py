@@ -13,7 +13,7 @@ import numpy as np
 
 from bregmat.base.checks import similar_name
 from bregmat.io.paths import atomic_write
-from bregmat.io.sources import PACKED, TABLES, TEXT, Source, file_kind, require_distinct
+from bregmat.io.sources import TABLES, check_kind, is_text, require_distinct
 from bregmat.io.texts import Text, pandas_package
 
 # A columnar file may decompress to at most LARGE bytes or EXPANDS times its size, whichever is larger.
@@ -29,11 +29,6 @@ class Table:
     path: Path
     columns: Mapping[str, Any]
     text: Text | None = None  # of a text file, to locate lines and cells
-
-    @property
-    def has_decimal_commas(self) -> bool:
-        """Whether the numbers in the file have decimal commas."""
-        return self.text is not None and self.text.decimal == ","
 
     def where(self, row: int) -> str:
         """The line of a row in a text file, otherwise its number."""
@@ -52,8 +47,7 @@ class Table:
         cell = self.cell(row, name)
         if what is None:
             what = "is not finite" if _is_infinite(cell) else "is not a number"
-        hint = "" if self.text is None else self.text.hint(cell)
-        return CellError(self.place(row), name, cell, f"{what}{hint}")
+        return CellError(self.place(row), name, cell, what)
 
     def numbers(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """A column as float64 with NaN for missing cells and words, and the mask of words."""
@@ -61,8 +55,6 @@ class Table:
         if values.dtype.kind in "biuf":
             return values.astype(np.float64), np.zeros(len(values), bool)
         words = pandas_package().Series(values, dtype=object)
-        if self.has_decimal_commas:
-            words = words.str.replace(",", ".", regex=False)
         numbers = pandas_package().to_numeric(words, errors="coerce").to_numpy(dtype=np.float64)
         return numbers, np.isnan(numbers) & (values != "")
 
@@ -95,60 +87,47 @@ class CellError(ValueError):
 
 
 def read(
-    source: Source,
+    path: Path,
     *,
     has_header: bool | None = None,
     is_word: Callable[[str], bool] = lambda name: False,
-    encoding: str | None = None,
     may_be_short: bool = False,
 ) -> Table:
     """All columns of a table.
 
     Parameters
     ----------
-    source : Source
+    path : Path
     has_header : bool, optional
         Whether a file of text has one; by default, if the first line holds no number. Otherwise the columns are "x0", "x1", ...
     is_word : callable
         Whether a column of a file of text, by its name, holds words, which are kept as they stand ("NA", "007").
-    encoding : str, optional
-        Of a file of text; by default UTF-8.
     may_be_short : bool
         Whether rows of a file of text may have fewer cells than the first line; those at the end are missing then.
     """
-    if source.kind not in TEXT:
-        return Table(source.path, _read_parquet(source))
-    text = Text.of(source, has_header, encoding)
-    return Table(source.path, text.columns(is_word, may_be_short=may_be_short), text)
+    if not is_text(path):
+        return Table(path, _read_parquet(path))
+    text = Text.of(path, has_header)
+    return Table(path, text.columns(is_word, may_be_short=may_be_short), text)
 
 
-def column_names(source: Source, encoding: str | None = None) -> list[str]:
+def column_names(path: Path) -> list[str]:
     """Names of the columns of a table; a .npy file has none."""
-    if source.kind in TEXT:
-        return Text.of(source, None, encoding).names
-    if source.kind == ".parquet":
-        with open_parquet(source) as file:
+    if is_text(path):
+        return Text.of(path).names
+    if path.suffix.lower() == ".parquet":
+        with open_parquet(path) as file:
             return list(file.schema_arrow.names)
     return []
 
 
-def write(path: Path, columns: Mapping[str, Any], *, has_decimal_commas: bool = False) -> None:
-    """Write named columns of equal length; floats are read back to the same bits. With decimal commas, semicolons separate cells."""
-    _, kind = file_kind(path, "write a table to", TABLES)
+def write(path: Path, columns: Mapping[str, Any]) -> None:
+    """Write named columns of equal length; floats are read back to the same bits."""
+    path = check_kind(path, "write a table to", TABLES)
     with atomic_write(path) as handle:
-        if kind in TEXT:
-            packed = {"method": "gzip", "mtime": 0} if Path(path).suffix.lower() == PACKED else None
-            delimiter, decimal = (";", ",") if has_decimal_commas else (",", ".")
-            frame = pandas_package().DataFrame(dict(columns))
-            frame.to_csv(
-                handle,
-                sep="\t" if kind == ".tsv" else delimiter,
-                decimal=decimal,
-                index=False,
-                lineterminator="\n",
-                encoding="utf-8",
-                compression=packed,
-            )
+        if is_text(path):
+            frame, delimiter = pandas_package().DataFrame(dict(columns)), "\t" if path.suffix.lower() == ".tsv" else ","
+            frame.to_csv(handle, sep=delimiter, index=False, lineterminator="\n", encoding="utf-8")
         else:
             pyarrow = _pyarrow()
             table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
@@ -178,24 +157,23 @@ def _pyarrow() -> Any:
 
 
 @contextmanager
-def damage_of(source: Source) -> Iterator[None]:
+def damage_of(path: Path) -> Iterator[None]:
     """Turn what pyarrow raises for a damaged file into ValueError."""
     pyarrow = _pyarrow()
     try:
         yield
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
         # pyarrow raises OSError for damaged pages and MemoryError for impossible sizes
-        raise ValueError(f"{source.path}: not a {source.kind[1:]} file, or damaged ({error})") from error
+        raise ValueError(f"{path}: not a parquet file, or damaged ({error})") from error
 
 
 @contextmanager
-def open_parquet(path: Path | Source) -> Iterator[Any]:
+def open_parquet(path: Path) -> Iterator[Any]:
     """A ``pyarrow.parquet.ParquetFile``."""
-    source = path if isinstance(path, Source) else Source(path, ".parquet")
     pyarrow = _pyarrow()
     # opened outside of damage_of: a missing file is not a damaged one
-    with source.open() as handle, damage_of(source), pyarrow.parquet.ParquetFile(handle) as file:
-        require_distinct(source.path, file.schema_arrow.names)
+    with path.open("rb") as handle, damage_of(path), pyarrow.parquet.ParquetFile(handle) as file:
+        require_distinct(path, file.schema_arrow.names)
         yield file
 
 
@@ -206,17 +184,17 @@ def is_numeric(kind: Any) -> bool:
     return types.is_integer(kind) or types.is_floating(kind)
 
 
-def _read_parquet(source: Source) -> dict[str, np.ndarray]:
-    with open_parquet(source) as file:
-        size = 8 * file.metadata.num_rows * file.metadata.num_columns
-        if size > max(LARGE, EXPANDS * source.size):
-            what = f"a file of {source.size} bytes that decompresses to {size}"
-            raise ValueError(f"{source.path}: {what}: it is damaged or malicious")
+def _read_parquet(path: Path) -> dict[str, np.ndarray]:
+    with open_parquet(path) as file:
+        size, stored = 8 * file.metadata.num_rows * file.metadata.num_columns, path.stat().st_size
+        if size > max(LARGE, EXPANDS * stored):
+            what = f"a file of {stored} bytes that decompresses to {size}"
+            raise ValueError(f"{path}: {what}: it is damaged or malicious")
         table = file.read()
     if table.num_rows == 0:
-        raise ValueError(f"{source.path}: no rows")
+        raise ValueError(f"{path}: no rows")
     columns = {}
-    with damage_of(source):
+    with damage_of(path):
         for name, column in zip(table.column_names, table.columns):
             if is_numeric(column.type) or str(column.type) == "bool":
                 columns[name] = column.to_numpy()

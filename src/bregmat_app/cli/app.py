@@ -16,7 +16,6 @@ from bregmat_app.cli.options import (
     TABLES,
     ColumnOptions,
     CorrelationOptions,
-    Encoding,
     File,
     LearnOutput,
     MetricOptions,
@@ -106,19 +105,18 @@ def transform(
     out: Annotated[
         Path,
         file(
-            "Where the new points go: .csv, .tsv (also .gz), .parquet or .npy. A table keeps the columns of POINTS that "
+            "Where the new points go: .csv, .tsv, .parquet or .npy. A table keeps the columns of POINTS that "
             "are no features: ids, labels, and those that were left out."
         ),
     ],
     missing: Missing = "error",
-    encoding: Encoding = None,
 ) -> None:
     """Map points with a learned metric, so that Euclidean distances are the learned ones."""
     from bregmat_app.cli.models import transform_points
 
     with bad_input():
         check_outputs({"--out": out}, [model, points])
-        n, dims = transform_points(model, points, out, missing=missing, encoding=encoding)
+        n, dims = transform_points(model, points, out, missing=missing)
     note(f"{n:,} points in {dims} dimensions written to {out}")
 
 

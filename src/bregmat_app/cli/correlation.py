@@ -31,9 +31,7 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     """
     options.check(path)
     weights, target, out = options.weights, options.target, options.out
-    names, C, has_decimal_commas = read_matrix(
-        path, hint=None if weights else "; --weights FILE says which entries are unknown"
-    )
+    names, C = read_matrix(path, hint=None if weights else "; --weights FILE says which entries are unknown")
     F = None if options.fixed is None else np.nan_to_num(_read_beside(options.fixed, path, names)) != 0
     if F is not None:
         np.fill_diagonal(F, False)  # which is 1 in any case
@@ -70,7 +68,7 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     repaired = np.asarray(result.covariance if options.keep_variances else result.matrix) if has_matrix else None
     if repaired is not None and out is not None:
         columns = {"": np.array(names), **dict(zip(names, repaired.T))}
-        tables.write(out, columns, has_decimal_commas=has_decimal_commas)
+        tables.write(out, columns)
         show.wrote("matrix", out)
     elif repaired is not None and len(names) <= MOST_PRINTED:
         show.stdout().print(show.matrix_table(names, repaired))
@@ -79,14 +77,14 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
 
 def _read_beside(table: Path, path: Path, names: list[str], hint: str | None = None) -> np.ndarray:
     """Read a matrix with the names of the one in `path`."""
-    others, A, _ = read_matrix(table, hint)
+    others, A = read_matrix(table, hint)
     if others != names:
         raise ValueError(f"{table}: the columns are {listed(others, 3)}, and those of {path} are {listed(names, 3)}")
     return A
 
 
-def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndarray, bool]:
-    """Read names and a symmetric matrix, and say whether its numbers have decimal commas.
+def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndarray]:
+    """Read names and a symmetric matrix.
 
     A first column of words, or without a name, holds the names of the rows. An empty cell is NaN; with a hint, it is an error that
     ends with the hint. If all entries above or below the diagonal are empty, they are the mirror image of the others.
@@ -126,7 +124,7 @@ def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndar
         raise ValueError(
             f"{path}: not symmetric: row {names[i]!r}, column {names[j]!r} is {C[i, j]:g}, and its mirror image {C[j, i]:g}"
         )
-    return names, (C + C.T) / 2, table.has_decimal_commas
+    return names, (C + C.T) / 2
 
 
 def _has_numbered_names(table: tables.Table) -> bool:

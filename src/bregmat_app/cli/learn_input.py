@@ -103,7 +103,7 @@ def read_input(
     if constraints is not None:
         if task.sample_id is not None:
             _require_unique(str(path), id_name, points, task.sample_id)
-        _add_constraints(task, constraints, id_name, prior, options.encoding)
+        _add_constraints(task, constraints, id_name, prior)
     return task
 
 
@@ -117,11 +117,11 @@ def _require_unique(path: str, id_name: str | None, points: Points, sample_id: n
             raise ValueError(f"{path}, {kind}s {there} and {here}: {id_name} {name!r} occurs twice")
 
 
-def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: str, encoding: str | None) -> None:
+def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: str) -> None:
     """Read constraints on the points of a task. Rows that name other points are left out with a remark."""
     names, file = task.sample_id, path.name
     id_type = int if names is None or names.dtype.kind == "i" else str
-    table = read_placed_constraints(path, id_type=id_type, encoding=encoding)
+    table = read_placed_constraints(path, id_type=id_type)
     said = ""
     if (tuples := table.parsed.tuples) is not None:
         said = f"read as {tuples.said}"

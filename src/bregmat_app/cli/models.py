@@ -20,9 +20,7 @@ from bregmat_app.cli.learning import is_any_hard
 from bregmat_app.cli.points import advice_on_cells, encoded
 
 
-def transform_points(
-    model: Path, points: Path, out: Path, *, missing: str = "error", encoding: str | None = None
-) -> tuple[int, int]:
+def transform_points(model: Path, points: Path, out: Path, *, missing: str = "error") -> tuple[int, int]:
     """Write the points of a file mapped by a model; return how many there are, and their dimension.
 
     Missing cells are replaced by the medians of the points that the model was learned from.
@@ -36,7 +34,7 @@ def transform_points(
             f"{model}: no medians to fill missing cells with; `bregmat learn --missing median` keeps those it learned with"
         )
     categories = info.get("categories", {})
-    given = {"missing": missing, "medians": info.get("medians"), "encoding": encoding, "exclude": [*categories]}
+    given = {"missing": missing, "medians": info.get("medians"), "exclude": [*categories]}
     n_numbers = learner.n_features_in_ - sum(map(len, categories.values()))
     as_choice("--missing", missing, MISSING)
     with advice_on_cells():
@@ -52,16 +50,16 @@ def transform_points(
 
 def _points_for(path: Path, names: list[str], d: int, given: dict[str, Any]) -> Points:
     """Read the columns that a model was learned from: by name if the file has them, else all d columns of numbers."""
-    source = source_of(path, "read points from", KINDS)
-    if d == 0 or (names and set(names) <= set(column_names(source, given["encoding"]))):
+    path = source_of(path, "read points from", KINDS)
+    if d == 0 or (names and set(names) <= set(column_names(path))):
         return read_points(path, features=names, **given)
     points = read_points(path, **given)
     if len(points.names) == d and (not names or _are_made_up(names) or _are_made_up(points.names)):
         return points
     missing = [name for name in names if name not in points.names]
     if not missing or _are_made_up(names):
-        raise ValueError(f"{source.path}: {len(points.names)} columns of numbers, but the model was learned on {d}")
-    raise ValueError(f"{source.path}: no column {listed(missing)}, which the model was learned on")
+        raise ValueError(f"{path}: {len(points.names)} columns of numbers, but the model was learned on {d}")
+    raise ValueError(f"{path}: no column {listed(missing)}, which the model was learned on")
 
 
 def _are_made_up(names: Any) -> bool:

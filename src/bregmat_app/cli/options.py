@@ -12,9 +12,9 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet or .npy."
+POINTS = "Points, one per row: .csv, .tsv, .parquet or .npy."
 
-TABLES = ".csv, .tsv (also .gz) or .parquet."
+TABLES = ".csv, .tsv or .parquet."
 
 
 def option(
@@ -53,7 +53,6 @@ Missing = Annotated[
     str,
     option("error|drop|median", "Rows with missing cells (empty, NA): an error, left out, or filled with medians."),
 ]
-Encoding = Annotated[Word, named("Encoding of text files, such as cp1252.", shown="UTF-8")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by `learn --out`.")]
 ModelOut = Annotated[File, file("Write the model here.")]
 Quiet = Annotated[bool, flag("Show no progress.", "--quiet", "-q")]
@@ -109,7 +108,6 @@ class ColumnOptions:
     ] = None
     unlabeled: Annotated[Word, option("VALUE", "Label that means 'not known', as empty cells do.", panel=TABLE)] = None
     missing: Missing = "error"
-    encoding: Encoding = None
 
 
 @dataclass(frozen=True, kw_only=True)

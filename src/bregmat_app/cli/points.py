@@ -51,21 +51,15 @@ class PointTable:
             values = tables.read_npy(labels)
             is_longer = points.rows is not None and len(values) > points.rows[-1]
             return values[points.rows] if is_longer else values
-        if points.table is not None and points.has_decimal_commas:  # numbers are words there
-            numbers, is_word = points.table.numbers(labels)
-            if not (is_word & ~np.isin(points.table.columns[labels], NOT_AVAILABLE)).any():
-                return numbers if points.rows is None else numbers[points.rows]
         return points.columns[labels]
 
     def remarks(self) -> list[str]:
-        """Remarks on columns that are left out, on decimal commas and on missing cells."""
+        """Remarks on columns that are left out, and on missing cells."""
         points, remarks = self.points, []
         for why in dict.fromkeys(self.left_out.values()):
             names = [name for name, reason in self.left_out.items() if reason == why]
             keep = " ".join(f"--keep {quote(name)}" for name in names[:3])
             remarks.append(f"left out: {listed(names)} ({why}); to use them as features: {keep}")
-        if points.has_decimal_commas:
-            remarks.append("numbers are read with decimal commas")
         if points.n_missing:
             counts = listed([f"{name} ({count:,})" for name, count in points.n_missing.items()])
             filled = "filled with the medians of their columns"
@@ -131,7 +125,6 @@ def reading_arguments(options: ColumnOptions, *others: str, has_features: bool =
         "exclude": [*dict.fromkeys((*_no_features(options), *others))] or None,
         "features": (list(names_in(options.columns)) or None) if has_features else [],
         "missing": None if options.missing == "error" else options.missing,
-        "encoding": options.encoding,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -183,8 +176,8 @@ def _with_thousands(values: Any) -> str | None:
 
 
 def _plain(number: str) -> str:
-    """A number without separators between thousands, which are equal to the first separator in it."""
-    return number.replace("." if "," not in number.partition(".")[0] else ",", "")
+    """A number with a decimal point and without separators between thousands, which are equal to the first separator in it."""
+    return number.replace("." if "," not in number.partition(".")[0] else ",", "").replace(",", ".")
 
 
 def _without_constants_and_codes(points: Points, options: ColumnOptions) -> PointTable:
