@@ -7,7 +7,7 @@ import numpy as np
 from rich.table import Table
 
 from bregmat.base.checks import as_choice
-from bregmat.base.html import listed, number
+from bregmat.base.html import listed
 from bregmat.engine.result import Result
 from bregmat.io import Points, load, read_manifest, read_points, write_points
 from bregmat.io.points import KINDS, MISSING
