@@ -200,13 +200,19 @@ class Session:
             offered.append({**about, "size": len(whole), "picture": picture, "members": members})
         return {"point": found.point, "classes": offered, "guess": found.guess}
 
-    def contradictions(self, state: SessionState) -> list[list[int]]:
-        """Return sets of answers, by number, that contradict each other whatever the features."""
-        return Links(state.answers).contradictions()
-
-    def unmeetable(self, state: SessionState) -> list[int]:
-        """Return answers that no metric of these features meets exactly, by proof, although they do not contradict each other."""
-        return self.learning.unmeetable(state.learned, set().union(*self.contradictions(state)))
+    def details(self, state: SessionState, clusters: Clusters) -> dict[str, Any]:
+        """Return what takes longer than the map: clusters, progress, agreement with known labels, contradictions, and a proof."""
+        contradictions, unmeetable = Links(state.answers).contradictions(), []
+        if self.is_current(state):  # a new answer does not wait for this proof
+            unmeetable = self.learning.unmeetable(state.learned, set().union(*contradictions))
+        labels = None if len(state.groups.all_apart()) < 2 else self.points.classes
+        return {
+            "clusters": self.cluster_list(state, clusters),
+            "progress": self.progress(state, clusters),
+            "agreement": None if labels is None else agreement(clusters.key, labels),
+            "contradictions": contradictions,
+            "unmeetable": unmeetable,
+        }
 
     def cluster_list(self, state: SessionState, clusters: Clusters) -> list[dict[str, Any]]:
         """Return key, name, size and number of answered points of the cluster of each class."""
@@ -251,12 +257,6 @@ class Session:
             )
         return found
 
-    def compared(self, clusters: Clusters, state: SessionState) -> dict[str, float] | None:
-        """Return how well the clusters agree with the known labels; None without labels or clusters."""
-        if self.points.classes is None or len(state.groups.all_apart()) < 2:
-            return None
-        return agreement(clusters.key, self.points.classes)
-
     def neighbours(self, state: SessionState, point: Any) -> dict[str, Any]:
         """Return the nearest neighbours of a point in the prior and in the learned metric."""
         i, found = self._checked(point), {}
@@ -299,12 +299,14 @@ def exported(session: Session, state: SessionState, name: str) -> bytes:
     if state.learned.rows is None:
         raise ValueError("there are no answers yet, so there is nothing to download")
     points, rows = session.points, state.learned.rows.constraints
-    learner = MetricLearner(**asdict(session.settings) | {"prior": state.learned.space.name})
+    settings = asdict(session.settings) | {"prior": state.learned.space.name}
+    learner = MetricLearner(**settings)
     if name == "learn.py":
         id_type, ids = ("int", None) if points.sample_id is None else ("str", "points.names")
         return LEARN_AGAIN.format(source=points.source, learner=learner, id_type=id_type, ids=ids).encode()
     if name == "report.html":
-        return _report(points, rows, learner, len(state.answers)).encode()
+        title = f"Metric learned from {len(state.answers)} answers on {points.title}"
+        return _report(title, points, rows, learner, settings).encode()
     with tempfile.TemporaryDirectory(prefix="bregmat-label-") as folder:
         out = Path(folder) / name
         if name == "model.bm":
@@ -315,18 +317,20 @@ def exported(session: Session, state: SessionState, name: str) -> bytes:
         return out.read_bytes()
 
 
-def _report(points: LabelPoints, rows: Constraints, learner: MetricLearner, n_answers: int) -> str:
+def _report(
+    title: str, points: LabelPoints, rows: Constraints, learner: MetricLearner, settings: dict[str, Any]
+) -> str:
     """Fit the learner and return its report."""
     from bregmat_app.report import ReportData, render_report
 
     data = ReportData(
-        title=f"Metric learned from {n_answers} answers on {points.title}",
+        title=title,
         result=learner.fit(points.X, constraints=rows).result_,
         X=points.X,
         constraints=rows,
         y=None if points.classes is None else np.array([name or None for name in points.classes], dtype=object),
         learner=learner,
-        settings=learner.get_params(),
+        settings=settings,
         sample_id=points.names,
         has_hard=False,
     )
