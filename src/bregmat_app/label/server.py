@@ -28,7 +28,7 @@ from bregmat_app.label.session import DOWNLOADS, Session, exported
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".csv": "text/csv",
-    ".json": "application/json", ".bm": "application/octet-stream"}  # fmt: skip
+    ".json": "application/json", ".bm": "application/octet-stream", ".py": "text/x-python"}  # fmt: skip
 FILES = {path.name for path in STATIC.iterdir() if path.suffix in TYPES}
 LONGEST_MESSAGE = 65_536  # bytes of one message of a tab
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save, write_constraints
 from bregmat_app.label.answers import Answer, Answers, rows_of
@@ -28,10 +29,20 @@ from bregmat_app.label.questions import next_question
 MOST_SHOWN = 60  # points of one answer that the page marks
 MOST_NEIGHBOURS = 6  # of a chosen point
 FEATURES = 6  # shown with the largest gains, and as many with the largest losses
-DOWNLOADS = ("labels.csv", "labels.json", "constraints.csv", "model.bm")
+DOWNLOADS = ("labels.csv", "labels.json", "constraints.csv", "model.bm", "report.html", "learn.py")
 RECENT = 10  # answers whose effect on the labels is shown
 # When it is time to stop: share of the labels that the last answers change, and share of the labels that are clear.
 FEW_CHANGED, MOST_DECIDED = 0.01, 0.9
+LEARN_AGAIN = '''"""Learn the model of the labelling page from constraints.csv, bit for bit with the same versions on the same processor."""
+
+import bregmat
+from bregmat.io import read_constraints
+{source}
+constraints = read_constraints("constraints.csv", id_type={id_type})
+learner = bregmat.{learner}
+learner.fit(points.X, constraints=constraints, sample_id={ids})
+print(learner.result_.status, learner.get_mahalanobis_matrix().shape)
+'''
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,13 +201,17 @@ class Session:
         return {"point": found.point, "classes": offered, "guess": found.guess}
 
     def details(self, state: SessionState, clusters: Clusters) -> dict[str, Any]:
-        """Return what takes longer than the map: clusters, progress, agreement with known labels, and contradictions."""
+        """Return what takes longer than the map: clusters, progress, agreement with known labels, contradictions, and a proof."""
+        contradictions, unmeetable = Links(state.answers).contradictions(), []
+        if self.is_current(state):  # a new answer does not wait for this proof
+            unmeetable = self.learning.unmeetable(state.learned, set().union(*contradictions))
         labels = None if len(state.groups.all_apart()) < 2 else self.points.classes
         return {
             "clusters": self.cluster_list(state, clusters),
             "progress": self.progress(state, clusters),
             "agreement": None if labels is None else agreement(clusters.key, labels),
-            "contradictions": Links(state.answers).contradictions(),
+            "contradictions": contradictions,
+            "unmeetable": unmeetable,
         }
 
     def cluster_list(self, state: SessionState, clusters: Clusters) -> list[dict[str, Any]]:
@@ -284,12 +299,39 @@ def exported(session: Session, state: SessionState, name: str) -> bytes:
     if state.learned.rows is None:
         raise ValueError("there are no answers yet, so there is nothing to download")
     points, rows = session.points, state.learned.rows.constraints
+    settings = asdict(session.settings) | {"prior": state.learned.space.name}
+    learner = MetricLearner(**settings)
+    if name == "learn.py":
+        id_type, ids = ("int", None) if points.sample_id is None else ("str", "points.names")
+        return LEARN_AGAIN.format(source=points.source, learner=learner, id_type=id_type, ids=ids).encode()
+    if name == "report.html":
+        title = f"Metric learned from {len(state.answers)} answers on {points.title}"
+        return _report(title, points, rows, learner, settings).encode()
     with tempfile.TemporaryDirectory(prefix="bregmat-label-") as folder:
         out = Path(folder) / name
         if name == "model.bm":
-            learner = MetricLearner(**asdict(session.settings) | {"prior": state.learned.space.name})
             learner.fit(points.X, constraints=rows)
             save(out, learner, info={"source": points.title, "feature_names": list(points.features)})
         else:
             write_constraints(out, rows if points.sample_id is None else replace(rows, ids=np.array(points.names)))
         return out.read_bytes()
+
+
+def _report(
+    title: str, points: LabelPoints, rows: Constraints, learner: MetricLearner, settings: dict[str, Any]
+) -> str:
+    """Fit the learner and return its report."""
+    from bregmat_app.report import ReportData, render_report
+
+    data = ReportData(
+        title=title,
+        result=learner.fit(points.X, constraints=rows).result_,
+        X=points.X,
+        constraints=rows,
+        y=None if points.classes is None else np.array([name or None for name in points.classes], dtype=object),
+        learner=learner,
+        settings=settings,
+        sample_id=points.names,
+        has_hard=False,
+    )
+    return render_report(data)
