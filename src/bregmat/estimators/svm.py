@@ -242,6 +242,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             )
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             weights = counts.sum() / (len(counts) * counts)
+        elif self.class_weight is None:
+            weights = np.ones(len(counts))
         else:
             if isinstance(self.class_weight, dict):
                 for label, weight in self.class_weight.items():

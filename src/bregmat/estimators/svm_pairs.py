@@ -166,7 +166,8 @@ class _PairTraining:
     @cached_property
     def memory(self) -> np.ndarray:
         """Memory for the kernel of one pair; new memory for each of them would cost more than the values."""
-        return np.empty((FORMED, FORMED))
+        size = min(FORMED, sum(sorted(len(rows) for rows in self.rows)[-2:]))
+        return np.empty((size, size))
 
     @cached_property
     def whole(self) -> KernelSource:
