@@ -2,8 +2,9 @@
 
 Six labelled data sets; the class labels answer. Chosen: the questions of `bregmat_app.label.questions`, "which of these groups does it
 belong to?". Random: whether random pairs of points are the same. One key is one answer in both. Everything else is the page's own:
-rows, bounds, slack weight, metric, clusters; a question is chosen in the metric before the last answer, as on the page. The clusters
-of the random questions are told the number of classes. Measured after every 10 answers, in the learned metric of all points:
+rows, bounds, slack weight, metric; a question is chosen in the metric before the last answer, as on the page. After random
+questions k-means finds the clusters, and is told the number of classes. Measured after every 10 answers, in the learned metric of all
+points:
 
 - NMI of the clusters with the classes; it counts the points that were answered about, too;
 - 4-NN accuracy, each point judged by its four nearest others.
@@ -25,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 from labelled_sets import labelled_set
+from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import NearestNeighbors
 
@@ -55,7 +57,10 @@ def answered(question, y):
 def measured(Z, first, groups, y, is_chosen):
     """(NMI, 4-NN accuracy)."""
     n_classes = int(y.max()) + 1
-    clusters = find_clusters(Z, first, groups, None if is_chosen else n_classes).key
+    if is_chosen:
+        clusters = find_clusters(Z, first, groups).key
+    else:
+        clusters = KMeans(n_classes, n_init=5, random_state=0).fit_predict(Z)
     near = NearestNeighbors(n_neighbors=K).fit(Z).kneighbors(return_distance=False)
     votes = np.stack([(y[near] == c).sum(axis=1) for c in range(n_classes)], axis=1)
     return nmi(y, clusters), float(np.mean(votes.argmax(axis=1) == y))

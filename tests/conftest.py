@@ -35,7 +35,7 @@ NOT_NUMERICAL = {
         "test_label_requests",
         "test_label_script",
     ),
-    *("test_plots", "test_plots_points", "test_online_plots", "test_reproduce"),
+    *("test_plots", "test_plots_points", "test_reproduce"),
 }
 
 

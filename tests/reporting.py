@@ -32,7 +32,6 @@ def wine_learned():
     return replace(
         data,
         held_out=held_out_neighbours(fit, bunch.data, bunch.target),
-        model_path="wine.bm",
         has_hard=False,
         y=bunch.target_names[bunch.target],
         summary=[

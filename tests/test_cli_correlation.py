@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from bregmat import factor_correlation, nearest_correlation, shrink_correlation
+from bregmat import nearest_correlation
 from bregmat_app.cli.app import app
 
 NAMES = ["rates", "credit", "equity"]
@@ -127,28 +127,6 @@ def test_weights_and_bounds(correlation):
     assert done.exit_code == 3 and "INFEASIBLE" in done.stdout, (done.exit_code, done.output)
 
 
-def test_a_target_and_factors(correlation):
-    target = 0.5 * np.eye(3) + 0.5
-    pd.DataFrame(target, NAMES, NAMES).to_csv("target.csv")
-    for word, T in (("identity", None), ("target.csv", target)):
-        done = correlation("broken.csv", "--target", word, "--min-eig", 0.01, "--out", "out.csv")
-        assert done.exit_code == 0, done.output
-        expected = shrink_correlation(BROKEN, T, min_eig=0.01)
-        assert f"share of the target {expected.alpha:.4g}" in " ".join(done.stdout.split())
-        assert np.allclose(read("out.csv"), expected.matrix, rtol=0, atol=1e-15)
-    done = correlation("broken.csv", "--n-factors", 1, "--out", "out.csv")
-    result = factor_correlation(BROKEN, 1)
-    assert result.status == "FEASIBLE" and "FEASIBLE" in done.stdout and done.exit_code == 0, done.output
-    assert np.allclose(read("out.csv"), result.matrix, rtol=0, atol=1e-15)
-    for options in (
-        ("--target", "identity", "--n-factors", 1),
-        ("--n-factors", 1, "--min-eig", 0.1),
-        ("--target", "identity", "--lower", 0),
-    ):
-        done = correlation("broken.csv", *options)
-        assert done.exit_code == 2 and f"{options[0]} and {options[2]} exclude each other" in done.stderr, done.output
-
-
 @pytest.mark.parametrize("kind", ["lower", "upper", "short rows"])
 def test_a_triangle_is_mirrored(correlation, tmp_path, kind):
     keep = np.triu(np.ones((3, 3))) if kind == "upper" else np.tril(np.ones((3, 3)))
@@ -193,8 +171,6 @@ def test_fixed_entries_stay(correlation):
     mask[0, 1] = mask[1, 0] = True
     assert np.array_equal(read("out.csv"), nearest_correlation(BROKEN, fixed=mask).matrix)
     assert read("out.csv").iloc[0, 1] == 0.9
-    done = correlation("broken.csv", "--target", "identity", "--fixed", "mask.csv")
-    assert done.exit_code == 2 and "--target and --fixed exclude each other" in done.stderr
 
 
 @pytest.mark.parametrize(

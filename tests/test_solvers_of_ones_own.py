@@ -4,12 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import bregmat
 from bregmat import MetricLearner, load, save
-from bregmat.io import write_constraints, write_points
-from bregmat_app.cli.app import app
 from bregmat_app.report import ReportData, render_report
 from cases import SOLVER_CLASSES, random_pairs
 
@@ -45,23 +42,6 @@ def test_solver_object_in_a_file(data, tmp_path):
     learner = MetricLearner(solver=SOLVER_CLASSES["mirror_descent"](), slack_weight=1.0).fit(X, constraints=rows)
     save(tmp_path / "model.bm", learner)
     assert load(tmp_path / "model.bm").solver == learner.solver
-
-
-def test_command_line(data, tmp_path, monkeypatch):
-    X, rows = data
-    monkeypatch.chdir(tmp_path)
-    write_points(tmp_path / "points.csv", X, names=list("abcd"))
-    write_constraints(tmp_path / "rows.csv", rows)
-    (tmp_path / "mine.py").write_text(TOY.read_text().replace("mirror_descent", "mine"))
-    learn = ["learn", "points.csv", "--constraints", "rows.csv", "--solver", "mine", "--slack-weight", "1"]
-    try:
-        done = CliRunner().invoke(app, learn)
-        assert done.exit_code == 2 and "mirror_newton" in done.stderr
-        done = CliRunner().invoke(app, ["--import", "mine.py", *learn], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        assert "mine" in done.stdout
-    finally:
-        SOLVER_CLASSES._classes.pop("mine", None)
 
 
 def test_what_is_no_solver_is_refused():

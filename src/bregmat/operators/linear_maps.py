@@ -365,7 +365,7 @@ class PairGraph(OuterProducts):
         """Some of the rows; as vectors if there are fewer rows than points."""
         a, b, sign = self.a[rows], self.b[rows], self.sign[rows]
         if self.points_a_vector * len(a) <= len(self.Z):
-            return RankOneRows(self.Z[a] + self.Z[b] * sign[:, None])
+            return RankOneRows(self.vectors(rows))
         squares = None if self._squares is None else self._squares[rows]
         return type(self)(self.Z, a, b, sign, squares=squares)
 

@@ -102,11 +102,11 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
 
     Notes
     -----
-    The choice compares reciprocal ranks of held-out queries. A larger slack weight, or the higher temperature, has to be better by half a
-    standard error of the paired differences. Whether to learn at all, and from which prior, is judged by the losses, too. If the mean
-    reciprocal rank is below 0.2 as given, the first documents may be right answers that are not known: then only ranks count, and every
-    candidate has to be better by two standard errors (:func:`bregmat.retrieval.passes.compare`). Right answers that are not known count
-    as wrong: give all that are known.
+    The choice compares reciprocal ranks and losses of held-out queries, each in standard errors of their paired differences. The sum of
+    the two has to be larger than one for a larger slack weight, the higher temperature, or the prior "covariance", and positive for the
+    first setting that is learned. If the mean reciprocal rank is below 0.2 as given, the first documents may be right answers that are
+    not known: then only ranks count, and every candidate has to be better by two standard errors
+    (:func:`bregmat.retrieval.passes.compare`). Right answers that are not known count as wrong: give all that are known.
 
     The cosine is not convex in W. In each pass it is replaced by its linearisation at the last W, which leaves a convex problem with a
     dual bound (:mod:`bregmat.applications.softmax.problem`); the duals are distributions over the documents of a query. Passes end

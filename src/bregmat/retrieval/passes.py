@@ -38,7 +38,7 @@ HEATS = np.geomspace(0.2, 2.0, 8)  # temperatures at which the likelihood is mea
 NOT_LEARNED = "not learned"
 # Gain of a less cautious candidate, in standard errors of paired differences, from which on it is chosen; and the gain where right answers
 # are rare among the first documents as given: where the mean reciprocal rank is that low, the first ones may be right answers, too
-CLEAR, CLEAR_IF_RARE, RARE = 0.5, 2.0, 0.2
+CLEAR, CLEAR_IF_RARE, RARE = 1.0, 2.0, 0.2
 
 
 @dataclass(frozen=True)
@@ -242,18 +242,17 @@ class Comparison:
     def prefers_last(self) -> bool:
         """Whether the last candidate is better than the one chosen so far.
 
-        Between settings, reciprocal ranks count: a less cautious one has to be better by half a standard error of the paired differences.
-        In comparison with a prior, losses count as well: where documents are few, most right answers are first in any case, and ranks tell
-        little. The most cautious setting only has to be better at all. Where right answers are rare among the first documents, only ranks
-        count, and every candidate has to be better by two standard errors. Many right answers are then unknown, and a metric may move
-        them away while the known ones come closer.
+        Reciprocal ranks and losses count, each in standard errors of the paired differences: the losses vary less from query to query, and
+        where documents are few, most right answers are first in any case. The most cautious setting only has to be better at all, a less
+        cautious one by a standard error. Where right answers are rare among the first documents, only ranks count, and every candidate has
+        to be better by two standard errors. Many right answers are then unknown, and a metric may move them away while the known ones come
+        closer.
         """
         last = len(self.settings) - 1
         gain = _standard_errors(self.ranks(last) - self.ranks(self.best))
         if self.ranks(0).mean() < RARE:
             return gain > CLEAR_IF_RARE
-        if not self.is_learned(self.best):
-            gain += _standard_errors(self.losses[self.best] - self.losses[last])
+        gain += _standard_errors(self.losses[self.best] - self.losses[last])
         is_first = [k for k in range(last + 1) if self.is_learned(k)] == [last]
         return gain > (0.0 if is_first else CLEAR)
 
@@ -347,9 +346,9 @@ def compare(
     """Measure not learning and settings on queries that are held out in turn, and choose one of them.
 
     First, the prior "covariance" without learning is compared with the vectors as given. Then the settings of the better one are tried, or
-    those of the only prior. In each list, they are tried as long as reciprocal ranks rise. In a fold, a setting continues from the
-    metric of the last one before it whose weight is not larger, which is about what its passes lead to. A metric of a larger weight
-    would be a bad start: it maps some rows to short ones, whose cosines have large derivatives.
+    those of the only prior. A list is left at the first setting that is not chosen. In a fold, a setting continues from the metric of the
+    last one before it whose weight is not larger, which is about what its passes lead to. A metric of a larger weight would be a bad
+    start: it maps some rows to short ones, whose cosines have large derivatives.
 
     Parameters
     ----------
@@ -378,27 +377,25 @@ def compare(
         return False
 
     measure(None)
-    settings, given, start = priors[0].settings, folds, 0
+    settings, given = priors[0].settings, folds
     for prior in priors:
         if prior.root is None:
             continue
         folds = _folds(corpus.mapped(prior.root), n_negatives, rng)
         if measure(Setting(0.0, 0.0, prior.name)) or len(priors) == 1:
-            settings, start = prior.settings, len(comparison.settings) - 1
+            settings = prior.settings
         else:
             folds = given
     metrics = [[fold.passes.W for fold in folds]] * len(comparison.settings)  # of each candidate
     for path in settings:
-        before = comparison.ranks(start).mean()
         for setting in path:
             is_start = [one is None or one.slack_weight <= setting.slack_weight for one in comparison.settings]
             for fold, W in zip(folds, metrics[np.flatnonzero(is_start)[-1]]):
                 fold.passes.W = W
-            measure(setting)
+            is_better = measure(setting)
             metrics.append([fold.passes.W for fold in folds])
-            if not comparison.ranks(-1).mean() > before:
+            if not is_better:
                 break
-            before = comparison.ranks(-1).mean()
     return comparison
 
 

@@ -3,16 +3,15 @@
 import importlib.util
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from bregmat import __version__
 from bregmat_app.cli import show
-from bregmat_app.cli.commands import Command, Group, LearnCommand, paragraphs, with_option_groups
 from bregmat_app.cli.options import (
     POINTS,
-    TABLE,
     TABLES,
     ColumnOptions,
     CorrelationOptions,
@@ -28,16 +27,73 @@ from bregmat_app.cli.options import (
     Quiet,
     Words,
     check_outputs,
-    columns_option,
     file,
     flag,
     folder,
     names_in,
     number,
-    number_in,
     option,
+    reading,
+    with_option_groups,
 )
 from bregmat_app.cli.show import bad_input, fail, note
+
+_CONSTRAINTS_FILE = """
+The constraints file has one constraint per line and the columns relation,i,j,k,l,bound,sense,weight. Relations:
+
+{relations}
+
+weight is optional: the cost of violating this constraint compared with others (default 1; inf: it must hold). Points are named by values
+of the id column of POINTS, or by row numbers from 0 if there is none.
+
+Example rows: sq_distance,a,b,,,1.5,<=,1 and comparison,a,b,a,c,-1,, (a is closer to b than to c, by at least 1).
+
+Pairs and triplets need no bounds, which are then derived from the points: the columns a,b (each two belong together), a,b,link (must or
+cannot, same or different, 1 or -1), a,b,distance (or sq_distance), a,b,similarity (or dissimilarity; scores such as ratings),
+or anchor,near,far.
+"""
+
+
+def paragraphs(text: str) -> str:
+    """A text for a help page, which wraps its lines itself."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _no_type(ctx: Any) -> None:
+    """The type that the help shows beside the name of an argument: none."""
+
+
+class _PlainParameters:
+    """Mixin that hides types of arguments and flags on help pages."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+            if param.param_type_name == "argument":
+                param.display_type_rich = _no_type
+        return params
+
+
+class Command(_PlainParameters, TyperCommand):
+    """A command."""
+
+
+class Group(_PlainParameters, TyperGroup):
+    """The command that holds all others."""
+
+
+class LearnCommand(Command):
+    """`bregmat learn`, whose help page lists the relations that are registered when it is shown."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from bregmat.constraints.relations import RELATIONS  # loads the library
+
+        relations = "\n\n".join(f"{name}: {r.help}" for name, r in RELATIONS.items() if not r.takes_matrix)
+        self.epilog = paragraphs(_CONSTRAINTS_FILE.format(relations=relations))
+        super().format_help(ctx, formatter)
+
 
 app = typer.Typer(
     cls=Group,
@@ -89,9 +145,7 @@ def learn(
     metric: MetricOptions,
     categorical: Annotated[
         Words,
-        columns_option(
-            "Columns of words or codes to encode as one feature per category; may be repeated.", panel=TABLE
-        ),
+        reading("COLUMN,...", "Columns of words or codes to encode as one feature per category; may be repeated."),
     ] = None,
 ) -> None:
     """Learn a metric from points with labels, constraints, or both."""
@@ -100,45 +154,11 @@ def learn(
     raise typer.Exit(learn_points(points, columns, metric, output, constraints, names_in(categorical)))
 
 
-_PAIRS_FILE = """
-PAIRS is .csv or .parquet with the columns a, b (numbers of two points, from 0) and y, half their squared distance (with
---squared: their squared distance). It is read in pieces and may be larger than memory.
-
-The learned matrix has a fixed trace, and the loss of a pair is the squared error of its prediction. The trace has to match
-the scale of y: some matrix fits if --trace is at least the number of points less one, times the mean half squared distance
-of all pairs (the trace of the centred kernel). If none fits, no bound holds, and the table says so.
-
-The bound is Lemma 3.2 of Tsuda 2004. It holds for the total loss in any order of the pairs, if some matrix of that trace
-has a loss within --loss-budget. For n labels with noise of standard deviation s that is about n s^2.
-
-`bregmat transform MODEL --out FILE` writes the coordinates of the points.
-"""
-
-
-@app.command(cls=Command, epilog=paragraphs(_PAIRS_FILE))
-def stream(
-    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Pairs with distances: .csv or .parquet, see below.")],
-    dim: Annotated[int, number("Number of points.", min=1)],
-    eta: Annotated[str, number("Learning rate; bound: the one with the smallest bound on the total loss.")] = "bound",
-    trace: Annotated[float, number("Trace of the matrix; has to match the scale of y, see below.")] = 1.0,
-    loss_budget: Annotated[float, number("Total loss of a good matrix; 0: one fits exactly. See below.")] = 0.0,
-    squared: Annotated[bool, flag("y holds squared distances, not half of them.", "--squared")] = False,
-    out: ModelOut = None,
-    quiet: Quiet = False,
-) -> None:
-    """Learn a kernel from pairs one at a time, with a bound on the total loss."""
-    from bregmat_app.cli.stream import learn_stream
-
-    with bad_input():
-        rate = eta if eta == "bound" else number_in("--eta", eta, "a number or bound")
-        check_outputs({"--out": out}, [pairs])
-    parameters = {"dim": dim, "eta": rate, "trace": trace, "loss_budget": loss_budget}
-    raise typer.Exit(learn_stream(pairs, parameters, squared=squared, out=out, quiet=quiet))
-
-
 @app.command(cls=Command)
 def transform(
+    *,
     model: ModelFile,
+    points: PointsFile,
     out: Annotated[
         Path,
         file(
@@ -146,14 +166,6 @@ def transform(
             "are no features: ids, labels, and those that were left out."
         ),
     ],
-    points: Annotated[
-        File,
-        typer.Argument(
-            metavar="POINTS",
-            help=f"{POINTS} For a model of `stream`: one column of point numbers, or nothing for all its points.",
-            show_default=False,
-        ),
-    ] = None,
     missing: Missing = "error",
     encoding: Encoding = None,
 ) -> None:

@@ -5,13 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.applications.correlation import (
-    CorrelationResult,
-    ShrinkResult,
-    factor_correlation,
-    nearest_correlation,
-    shrink_correlation,
-)
+from bregmat.applications.correlation import CorrelationResult, nearest_correlation
 from bregmat.applications.correlation.input import FAR_DIAGONAL
 from bregmat.base.html import listed, number
 from bregmat.io import tables
@@ -27,10 +21,10 @@ SYMMETRIC = 1e-6  # difference between C_ij and C_ji that is taken for rounding 
 def repair_file(path: Path, options: CorrelationOptions) -> int:
     """Repair the matrix of a file, write it, print a table of the changes; the exit code.
 
-    The target may be the word "identity". Files that hold no square, symmetric table of numbers raise `ValueError`.
+    Files that hold no square, symmetric table of numbers raise `ValueError`.
     """
     options.check(path)
-    weights, target, out = options.weights, options.target, options.out
+    weights, out = options.weights, options.out
     names, C, has_decimal_commas = read_matrix(
         path, hint=None if weights else "; --weights FILE says which entries are unknown"
     )
@@ -51,15 +45,8 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
             f"{path}: row {name!r}, column {name!r} is {C[far[0], far[0]]:g}, where a correlation matrix has 1; if this is a covariance, "
             "--scale divides rows and columns by the standard deviations"
         )
-    result: CorrelationResult | ShrinkResult
-    if target is not None:
-        towards = None if str(target) == "identity" else _read_beside(target, path, names, hint="")
-        result = shrink_correlation(C, towards, min_eig=options.min_eig, scale=scaled)
-    elif options.n_factors is not None:
-        result = factor_correlation(C, options.n_factors, scale=scaled)
-    else:
-        bounds = None if options.lower is None and options.upper is None else (options.lower, options.upper)
-        result = nearest_correlation(C, fixed=F, weights=W, bounds=bounds, min_eig=options.min_eig, scale=scaled)
+    bounds = None if options.lower is None and options.upper is None else (options.lower, options.upper)
+    result = nearest_correlation(C, fixed=F, weights=W, bounds=bounds, min_eig=options.min_eig, scale=scaled)
     if scaled:
         deviations = np.sqrt(np.diagonal(C))
         C = C / np.outer(deviations, deviations)
@@ -77,9 +64,9 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     return show.exit_code(result)
 
 
-def _read_beside(table: Path, path: Path, names: list[str], hint: str | None = None) -> np.ndarray:
+def _read_beside(table: Path, path: Path, names: list[str]) -> np.ndarray:
     """Read a matrix with the names of the one in `path`."""
-    others, A, _ = read_matrix(table, hint)
+    others, A, _ = read_matrix(table)
     if others != names:
         raise ValueError(f"{table}: the columns are {listed(others, 3)}, and those of {path} are {listed(names, 3)}")
     return A
@@ -136,7 +123,7 @@ def _has_numbered_names(table: tables.Table) -> bool:
     return is_square and bool(np.isnan(cells[0, 0])) and np.array_equal(cells[0, 1:], cells[1:, 0])
 
 
-def _changes(names: list[str], C: np.ndarray, result: CorrelationResult | ShrinkResult) -> list[tuple[str, Any]]:
+def _changes(names: list[str], C: np.ndarray, result: CorrelationResult) -> list[tuple[str, Any]]:
     """Rows of the table that compares the matrix before and after."""
     X = np.asarray(result.matrix)
     filled = ", unknown entries repaired" if np.isnan(C).any() else ""
@@ -150,6 +137,5 @@ def _changes(names: list[str], C: np.ndarray, result: CorrelationResult | Shrink
         (f"smallest eigenvalue before{filled}", before),
         ("smallest eigenvalue after", 0.0 if abs(after) < 1e-14 else after),  # a rounding error of zero
         ("largest change", f"{largest} at {names[i]}, {names[j]}: {old} to {new}"),
-        *([("share of the target", result.alpha)] if isinstance(result, ShrinkResult) else []),
         ("relative gap", float(result.gap)),
     ]

@@ -13,45 +13,41 @@ from bregmat.base.html import listed
 from bregmat.base.threads import interruptible
 from bregmat.io.points import NoNumbersError
 from bregmat_app.cli.options import ColumnOptions, PageOptions, names_in
-from bregmat_app.cli.points import PointTable, find_labels, find_sample_ids, read_table, reading_arguments
-from bregmat_app.cli.show import bad_input, fail, note, stdout, warn
-from bregmat_app.label.features import MadeFeatures, picture_features, text_features
+from bregmat_app.cli.points import PointTable, find_labels, find_sample_ids, read_table
+from bregmat_app.cli.show import bad_input, note, stdout, warn
 from bregmat_app.label.learning import LabelSettings
-from bregmat_app.label.points import LabelPoints, demo_points, pictures_in, pictures_of
+from bregmat_app.label.points import (
+    LabelPoints,
+    MadeFeatures,
+    demo_points,
+    picture_features,
+    pictures_in,
+    pictures_of,
+    text_features,
+)
 from bregmat_app.label.session import Session
 
 MOST_VALUES = 20  # cells of a row that are shown where there is neither a text nor a picture
 LARGEST_WHOLE = 1e15  # whole numbers above are shown with an exponent
-_IMPORTS = """from pathlib import Path
-
-from bregmat_app.label.features import picture_features, text_features
-from bregmat_app.label.points import pictures_in, pictures_of
-"""
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def label_points(path: Path | None, columns: ColumnOptions, options: PageOptions) -> None:
     """Serve the page for a file of points, or for the demo, until Ctrl-C."""
-    if options.host in ("0.0.0.0", "::"):
-        raise fail(f"--host {options.host} is no address that a browser can ask for; give the one that others use")
     with bad_input():
         session, listening = _open(path, columns, options)
     from bregmat_app.label.safety import AccessControl
     from bregmat_app.label.server import serve
 
     port = listening.getsockname()[1]
-    address = f"[{options.host}]" if ":" in options.host else options.host
 
     def link(token: str) -> str:
-        return f"http://{address}:{port}/?token={token}"
+        return f"http://127.0.0.1:{port}/?token={token}"
 
     def announce(token: str) -> None:
         note("the link was used before; a new one:")
         stdout().print(link(token), soft_wrap=True, markup=False)
 
-    access = AccessControl(options.host, port, announce)
-    if options.host not in _LOOPBACK:
-        warn(f"the page can be reached from other machines at {options.host}, unencrypted; the link is all they need")
+    access = AccessControl(port, announce)
     try:
         with suppress(KeyboardInterrupt), interruptible():
             stdout().print(f"page    {link(access.token)}", soft_wrap=True, markup=False)
@@ -86,11 +82,10 @@ def _open(path: Path | None, columns: ColumnOptions, options: PageOptions) -> tu
         settings,
         options.journal or beside,
         resume=options.resume,
-        n_clusters=options.clusters,
         classes=names_in(options.classes),
     )
     try:
-        return session, listen(options.host, options.port)
+        return session, listen(options.port)
     except OSError:
         session.close()
         raise
@@ -122,38 +117,25 @@ def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoin
         table = read_table(path, columns, *shown, may_lack_numbers=is_shown)
     except NoNumbersError as error:
         raise ValueError(f"{error}; --text COLUMN or --images FOLDER makes features of texts or pictures") from error
-    points, has_features = table.points, table.has_numbers
-    rows = range(len(points.X)) if points.rows is None else points.rows.tolist()
+    points = table.points
     id_name, sample_id = find_sample_ids(points, columns.id_column)
-    if sample_id is not None and len(np.unique(sample_id)) != len(rows):
+    if sample_id is not None and len(np.unique(sample_id)) != len(sample_id):
         warn(f"column {id_name!r} names some points twice; they are distinguished by row numbers")
         sample_id = None
-    names = [str(name) for name in (rows if sample_id is None else sample_id.tolist())]
-    for remark in [*table.remarks(), *(table.unused(id_name, *shown) if has_features else [])]:
+    has_ids = sample_id is not None
+    if not has_ids:
+        sample_id = points.rows  # numbers of the rows that are left of the file
+    names = [str(name) for name in (range(len(points.X)) if sample_id is None else sample_id.tolist())]
+    for remark in [*table.remarks(), *(table.unused(id_name, *shown) if table.has_numbers else [])]:
         warn(remark)
-    arguments = reading_arguments(columns, *shown, has_features=has_features)
-    if table.left_out:
-        arguments["features"] = list(points.names)
-    # Python that reads the same points
-    more = "".join(f", {name}={value!r}" for name, value in arguments.items())
-    ids, imported = "None", "read_points"
-    if sample_id is not None:
-        ids, imported = f"parse_sample_ids(points.columns[{id_name!r}])", "parse_sample_ids, read_points"
-    source = f"from bregmat.io import {imported}\n\npoints = read_points({str(path)!r}{more})\nsample_id = {ids}\n"
-    texts, pictures, files = _texts(table, options, id_name), None, ""
+    texts = _texts(table, options, id_name)
+    pictures = None
     if options.images is not None:
-        pictures, files = _pictures(options.images, table, None if sample_id is None else names)
-    found = MadeFeatures(np.asarray(points.X, dtype=np.float64), points.names, "")
-    if has_features:
-        source += "X = points.X\n"
-    elif options.text is not None:
-        assert texts is not None
-        found = text_features(texts)
-        source += f"X = text_features(points.columns[{options.text!r}].astype(str).tolist()).X\n"
+        pictures = pictures_in(options.images, _picture_names(table, names if has_ids else None))
+    if table.has_numbers:
+        found = MadeFeatures(np.asarray(points.X, dtype=np.float64), points.names, "")
     else:
-        assert pictures is not None
-        found = picture_features(pictures)
-        source += f"X = picture_features({files}).X\n"
+        found = picture_features(pictures or []) if texts is None else text_features(texts)
     return LabelPoints(
         title=path.name,
         X=found.X,
@@ -163,7 +145,6 @@ def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoin
         pictures=pictures,
         classes=_classes(table),
         sample_id=sample_id,
-        source=source if has_features else f"{_IMPORTS}{source}",
         made=found.made,
     )
 
@@ -171,21 +152,9 @@ def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoin
 def _read_folder(folder: Path) -> LabelPoints:
     """Read the pictures of a folder, which have the names of their files."""
     pictures = pictures_of(folder)
-    found, names = picture_features(pictures), [path.name for path in pictures]
-    source = (
-        f"{_IMPORTS}pictures = pictures_of(Path({str(folder)!r}))\n"
-        "X, sample_id = picture_features(pictures).X, [path.name for path in pictures]\n"
-    )
-    return LabelPoints(
-        title=folder.resolve().name,
-        X=found.X,
-        features=found.names,
-        names=names,
-        pictures=pictures,
-        sample_id=np.array(names),
-        source=source,
-        made=found.made,
-    )
+    found, names, title = picture_features(pictures), [path.name for path in pictures], folder.resolve().name
+    ids = np.array(names)
+    return LabelPoints(title, found.X, found.names, names, pictures=pictures, sample_id=ids, made=found.made)
 
 
 def _texts(table: PointTable, options: PageOptions, id_name: str | None) -> list[str] | None:
@@ -226,12 +195,12 @@ def _classes(table: PointTable) -> list[str] | None:
     return np.where(codes >= 0, np.asarray(values).astype(str), "").tolist()
 
 
-def _pictures(folder: Path, table: PointTable, names: list[str] | None) -> tuple[list[Path], str]:
-    """Files of the pictures, named by a column or by the names of the points, and the Python code that finds them."""
-    columns, code = table.points.columns, "map(str, sample_id)"
+def _picture_names(table: PointTable, names: list[str] | None) -> list[str]:
+    """Names of the pictures: a column of files, or else the ids of the points."""
+    columns = table.points.columns
     named = next((column for column in ("image", "file", "filename", "path") if column in columns), None)
     if named is not None:
-        names, code = columns[named].astype(str).tolist(), f"points.columns[{named!r}].astype(str)"
+        return columns[named].astype(str).tolist()
     if names is None:
         raise ValueError("--images needs a column image, file, filename or path, or ids that pictures are named by")
-    return pictures_in(folder, names), f"pictures_in(Path({str(folder)!r}), {code})"
+    return names

@@ -3,7 +3,6 @@
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,34 +29,21 @@ from bregmat_app.cli.measure import (
 )
 from bregmat_app.cli.options import ColumnOptions, LearnOutput, MetricOptions, check_outputs
 from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, note, warn
-from bregmat_app.report import FoldScores, ReportData
+from bregmat_app.report import FoldScores
 
 LONGEST_MEASUREMENT = 300.0  # seconds; folds that would take longer are left out
 MOST_SHOWN = 10  # constraints of a contradiction
 
 
-@dataclass(frozen=True)
-class LearnSettings:
-    """How to learn and what to write."""
-
-    parameters: dict[str, Any]  # of bregmat.MetricLearner
-    output: LearnOutput
-    n_repeats: int = 1  # repetitions of the folds
-
-    def fit(self, X: np.ndarray, y: Any, callback: Any, **given: Any) -> Any:
-        """Return a fitted :class:`bregmat.MetricLearner`; `callback` gets the records of the solver."""
-        # scikit-learn clones the callback, so it has to be a function
-        return MetricLearner(**self.parameters, callback=lambda record: callback(record)).fit(X, y, **given)
-
-    def weight_text(self, learner: Any) -> str:
-        """The slack weight in use, and whether it was chosen."""
-        is_chosen = learner.slack_weight == "auto" and was_compared(learner)
-        return number(learner.slack_weight_) + (", chosen on held-out rows" if is_chosen else "")
-
-
-def was_compared(learner: Any) -> bool:
-    """Whether settings of a fitted learner were chosen on held-out rows."""
-    return len(learner.selection_["candidate"]) > 1  # a dict of columns if pandas is not installed
+def settings_row(learner: Any) -> tuple[str, str]:
+    """The row of a table with the settings in use, and whether they were chosen on held-out rows."""
+    names = {"prior": "prior", "strategy": "strategy", "slack_weight": "slack weight", "metric": "metric"}
+    values = {shown: getattr(learner, f"{name}_", None) for name, shown in names.items()}
+    if learner.strategy_ is None:
+        values |= {"strategy": "none: not learning is better", "slack weight": None}
+    words = [f"{shown} {number(value)}" for shown, value in values.items() if value is not None]
+    was_compared = len(learner.selection_["candidate"]) > 1  # a dict of columns if pandas is not installed
+    return "chosen on held-out rows" if was_compared else "in use", ", ".join(words)
 
 
 def learn_points(
@@ -87,7 +73,7 @@ def learn_points(
     if task.has_measured_bounds and metric.prior == "auto":
         parameters["prior"] = "variance"  # the bounds were measured in it
     note(f"features ({len(task.feature_names)}): {listed(task.feature_names, 20)}")
-    return learn_task(task, LearnSettings(parameters, output))
+    return learn_task(task, parameters, output)
 
 
 def _check_task(task: LearnInput, metric: MetricOptions) -> None:
@@ -102,55 +88,53 @@ def _check_task(task: LearnInput, metric: MetricOptions) -> None:
         )
 
 
-def learn_task(task: LearnInput, settings: LearnSettings) -> int:
-    """Learn, write, measure, show; the exit code."""
-    out = settings.output.out
+def learn_task(task: LearnInput, parameters: dict[str, Any], output: LearnOutput, n_repeats: int = 1) -> int:
+    """Learn with the parameters of :class:`bregmat.MetricLearner`, write, measure, show; the exit code.
+
+    The folds of the nearest-neighbour test are drawn `n_repeats` times.
+    """
     start = time.monotonic()
-    learner, is_interrupted = _fit(task, settings)
+    learner, is_interrupted = _fit(task, parameters, output.quiet)
     elapsed = time.monotonic() - start
-    if out is not None:
+    if output.out is not None:
         with bad_input():
-            save(out, learner, info=task.info)
+            save(output.out, learner, info=task.info)
     code = ExitCode.INTERRUPTED if is_interrupted else show.exit_code(learner.result_)
     maps = (task.X, scaled(task.X), learner.transform(task.X))
     summary = _agreement(task, learner, maps)
     held_out = None
     if is_interrupted:
-        task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
+        written = f", written to {output.out}" if output.out else ""
+        task.warnings.append(f"interrupted: this is the best iterate so far{written}")
     elif len(task.class_names) > 1 or task.has_values:
         try:
-            if (held_out := _held_out(task, settings, elapsed)) is not None:
+            if (held_out := _held_out(task, parameters, output, n_repeats, elapsed)) is not None:
                 summary.append(held_out.summary_row())
             if not task.has_values:
-                summary.append(k_means_nmi(maps, task.labels, random_state=settings.parameters["random_state"]))
+                summary.append(k_means_nmi(maps, task.labels, random_state=parameters["random_state"]))
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
             task.warnings.append("interrupted while measuring: the model is complete, some measurements are missing")
-    _print(task, learner, settings, summary)
-    if settings.output.report is not None:
-        shown = None if task.has_values else held_out
-        found = {"learner": learner, "summary": summary, "held_out": shown}
-        _write_report(task, settings, learner.constraints_, learner.result_, **found)
-        show.wrote("report", settings.output.report)
+    _print(task, learner, output.out, summary)
+    if output.report is not None:
+        _write_report(output.report, task, learner, summary, None if task.has_values else held_out)
+        show.wrote("report", output.report)
     return code
 
 
-def _fit(task: LearnInput, settings: LearnSettings) -> tuple[Any, bool]:
+def _fit(task: LearnInput, parameters: dict[str, Any], quiet: bool) -> tuple[Any, bool]:
     """Return the fitted learner, and whether Ctrl-C stopped it early.
 
     End the command without a learner: bad parameters (2), a proof of infeasibility (3), Ctrl-C before the first point (130).
     """
-    learner, is_interrupted = MetricLearner(**settings.parameters), False
+    learner, is_interrupted = MetricLearner(**parameters), False
     try:
-        with (
-            show.collected_warnings() as texts,
-            Progress(f"learning from {task.name}", settings.output.quiet) as progress,
-        ):
+        with show.collected_warnings() as texts, Progress(f"learning from {task.name}", quiet) as progress:
             learner.set_params(callback=progress).fit(task.X, task.target, constraints=task.constraints)
     except KeyboardInterrupt:
         is_interrupted = True
     except SolverError as error:
-        raise _failed(task, settings, error) from error
+        raise _failed(task, error) from error
     except (ValueError, TypeError) as error:
         raise fail(str(error)) from error
     if not learner.__sklearn_is_fitted__():
@@ -194,41 +178,41 @@ def _agreement(task: LearnInput, learner: Any, maps: Sequence[np.ndarray]) -> li
     return [constraints_met(rows, in_units, all_soft=not has_hard), *in_order]
 
 
-def _held_out(task: LearnInput, settings: LearnSettings, elapsed: float) -> FoldScores | None:
-    """The nearest-neighbour test on held-out folds; None, with a remark, if it is not possible or takes too long."""
-    n_fits = settings.output.folds * settings.n_repeats
+def _held_out(
+    task: LearnInput, parameters: dict[str, Any], output: LearnOutput, n_repeats: int, elapsed: float
+) -> FoldScores | None:
+    """The nearest-neighbour test on held-out folds; None, with a remark, if it is not possible or takes too long.
+
+    Settings that are "auto" are chosen again on every training part.
+    """
+    n_fits, fold = output.folds * n_repeats, 0
     if not n_fits:
         return None
+
+    def fit_part(rows: np.ndarray) -> Any:
+        nonlocal fold
+        fold += 1
+        say.what = f"measuring on held-out points, fold {fold}"
+        # scikit-learn clones the callback, so it has to be a function
+        learner = MetricLearner(**parameters, callback=lambda record: say(record))
+        with warnings.catch_warnings():  # a fit that stops early is tested, too; the main fit has its own message
+            warnings.simplefilter("ignore")
+            return learner.fit(task.X[rows], task.target[rows], constraints=task.constraints, sample_id=rows)
+
     if elapsed * n_fits > LONGEST_MEASUREMENT:
         why = f"{n_fits} more runs of {elapsed:.0f} s; it can be made with fewer points"
     else:
+        seed = parameters["random_state"]
         try:
-            if (found := _test_neighbours(task, settings)) is not None:
+            with Progress("", output.quiet, kept="the model") as say:
+                found = held_out_neighbours(fit_part, task.X, task.labels, output.folds, n_repeats, random_state=seed)
+            if found is not None:
                 return found
             why = "there are fewer than four values" if task.has_values else "a class has only one labelled point"
         except (ValueError, SolverError) as error:
             why = str(error)
     task.warnings.append(f"no nearest-neighbour test: {why}")
     return None
-
-
-def _test_neighbours(task: LearnInput, settings: LearnSettings) -> FoldScores | None:
-    """Run the nearest-neighbour test. Settings that are "auto" are chosen again on every training part."""
-    n_folds, fold = settings.output.folds, 0
-
-    def fit_part(rows: np.ndarray) -> Any:
-        nonlocal fold
-        fold += 1
-        with warnings.catch_warnings():  # a fit that stops early is tested, too; the main fit has its own message
-            warnings.simplefilter("ignore")
-            return settings.fit(task.X[rows], task.target[rows], say, constraints=task.constraints, sample_id=rows)
-
-    def state(record: Any) -> str:
-        return f"fold {fold}, {show.gap_and_violation(record)}"
-
-    with Progress("measuring on held-out points", settings.output.quiet, state=state, kept="the model") as say:
-        seed = settings.parameters["random_state"]
-        return held_out_neighbours(fit_part, task.X, task.labels, n_folds, settings.n_repeats, random_state=seed)
 
 
 def is_any_hard(learner: Any, rows: Constraints | None) -> bool:
@@ -239,7 +223,7 @@ def is_any_hard(learner: Any, rows: Constraints | None) -> bool:
     return bool((weight != "auto" and np.isinf(weight)) or np.isinf(rows.weight).any())
 
 
-def _print(task: LearnInput, learner: Any, settings: LearnSettings, summary: Sequence[SummaryRow]) -> None:
+def _print(task: LearnInput, learner: Any, out: Path | None, summary: Sequence[SummaryRow]) -> None:
     """Print remarks, the summary and the certificate."""
     for text in task.warnings:
         warn(text)
@@ -247,18 +231,13 @@ def _print(task: LearnInput, learner: Any, settings: LearnSettings, summary: Seq
     console.print(task.title, style="bold", markup=False, soft_wrap=True)
     if summary:
         console.print(show.summary_table(summary))
-    more = [("slack weight", settings.weight_text(learner))]
-    if was_compared(learner):
-        more.append(
-            ("chosen on held-out rows", f"prior {learner.prior_}, strategy {learner.strategy_ or 'not learned'}")
-        )
     has_hard = is_any_hard(learner, learner.constraints_)
-    console.print(show.certificate_table(learner.result_, has_hard=has_hard, more=more))
-    if settings.output.out is not None:
-        show.wrote("model", settings.output.out)
+    console.print(show.certificate_table(learner.result_, has_hard=has_hard, more=[settings_row(learner)]))
+    if out is not None:
+        show.wrote("model", out)
 
 
-def _failed(task: LearnInput, settings: LearnSettings, error: SolverError) -> Exception:
+def _failed(task: LearnInput, error: SolverError) -> Exception:
     """Print the proof that there is no solution, or that the solver broke down; return the exception that ends the command."""
     result, rows = error.result, error.constraints
     for text in task.warnings:
@@ -276,47 +255,32 @@ def _failed(task: LearnInput, settings: LearnSettings, error: SolverError) -> Ex
     if len(conflict) > MOST_SHOWN:
         note(f"  ... and {len(conflict) - MOST_SHOWN} more", style="")
     note("Drop or relax one of them, or use a finite --slack-weight.", style="")
-    if settings.output.report is not None:
-        _write_report(task, settings, rows, result)
-        note(f"report  {settings.output.report}", style="")
     return failure
 
 
-def _prior_text(learner: Any, task: LearnInput) -> str:
-    """The prior in use, and the number of principal components that it was reduced to, if it was."""
-    R = learner.result_.coordinates.R  # (d, r), or None: the columns as they are
-    is_whole = learner.prior != "auto" or R is None or learner.result_.coordinates.span is not None
-    if is_whole or R.shape[1] in (len(task.feature_names), learner.n_components):
-        return str(learner.prior_)
-    return f"{learner.prior_}, on the {R.shape[1]} leading principal components"
-
-
 def _write_report(
-    task: LearnInput, settings: LearnSettings, rows: Constraints | None, result: Any, learner: Any = None, **found: Any
+    path: Path, task: LearnInput, learner: Any, summary: Sequence[SummaryRow], held_out: FoldScores | None
 ) -> None:
-    """Write the HTML report of a fit with its summary and test, or of a proof that there is no solution."""
-    from bregmat_app.report import write_report  # its template engine is loaded for a report only
+    """Write the HTML report of a fit."""
+    from bregmat_app.report import ReportData, write_report  # the template engine is loaded for a report only
 
-    unfitted = MetricLearner(**settings.parameters)
-    asked = {name: value for name, value in unfitted.get_params().items() if value is not None}
-    if learner is not None:
-        asked |= {"slack_weight": settings.weight_text(learner), "prior": _prior_text(learner, task)}
-        asked["strategy"] = learner.strategy_ or "none: not learning is better"
+    settings = {name: getattr(learner, f"{name}_", value) for name, value in learner.get_params().items()}
+    if learner.strategy_ is None:
+        settings["strategy"] = "none: not learning is better"
     named = np.array([*task.class_names, None], dtype=object)  # -1, no label, takes the last one
     data = ReportData(
         title=f"Metric learned from {task.name}",
-        result=result,
+        result=learner.result_,
         X=task.X,
-        constraints=rows,
+        constraints=learner.constraints_,
         y=named[task.labels] if task.class_names else None,
         learner=learner,
-        settings=asked,
+        summary=summary,
+        settings={name: value for name, value in settings.items() if value is not None},
         sample_id=task.sample_id,
         warnings=task.warnings,
-        has_hard=is_any_hard(unfitted, rows),
-        model_path=settings.output.out,
-        **found,
+        has_hard=is_any_hard(learner, learner.constraints_),
+        held_out=held_out,
     )
-    assert settings.output.report is not None
     with bad_input():
-        write_report(settings.output.report, data)
+        write_report(path, data)

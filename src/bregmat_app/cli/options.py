@@ -4,11 +4,12 @@ The library is imported by the checks only, so that `bregmat --version` and `--h
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -38,10 +39,9 @@ def option(
 
 number, named, file, column, folder = (partial(option, word) for word in ("NUMBER", "NAME", "FILE", "COLUMN", "FOLDER"))
 flag = partial(option, None)  # takes no value
-columns_option = partial(option, "COLUMN,...")
 
-# parts of help pages below the common options
-TABLE, LEARNING = "Columns and cells", "How to learn"
+# in parts of the help page below the common options: how a table is read, and how is learned from it
+reading, setting = (partial(option, panel=panel) for panel in ("Columns and cells", "How to learn"))
 
 # types of options without a default
 Word = str | None
@@ -54,7 +54,9 @@ Missing = Annotated[
     option("error|drop|median", "Rows with missing cells (empty, NA): an error, left out, or filled with medians."),
 ]
 Encoding = Annotated[Word, named("Encoding of text files, such as cp1252.", shown="UTF-8")]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by `learn --out` or `stream --out`.")]
+ModelFile = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A file written by `learn --out` or `retrieve --out`.")
+]
 ModelOut = Annotated[File, file("Write the model here.")]
 Quiet = Annotated[bool, flag("Show no progress.", "--quiet", "-q")]
 
@@ -99,15 +101,15 @@ class ColumnOptions:
         ),
     ] = None
     drop: Annotated[
-        Words, column("Column that is not a feature; may be repeated.", "--drop", "--exclude", panel=TABLE)
+        Words, reading("COLUMN", "Column that is not a feature; may be repeated.", "--drop", "--exclude")
     ] = None
     keep: Annotated[
-        Words, column("Column to use although constant, an identifier or a code; may be repeated.", panel=TABLE)
+        Words, reading("COLUMN", "Column to use although constant, an identifier or a code; may be repeated.")
     ] = None
     columns: Annotated[
-        Words, columns_option("The features; may be repeated.", shown="all columns of numbers", panel=TABLE)
+        Words, reading("COLUMN,...", "The features; may be repeated.", shown="all columns of numbers")
     ] = None
-    unlabeled: Annotated[Word, option("VALUE", "Label that means 'not known', as empty cells do.", panel=TABLE)] = None
+    unlabeled: Annotated[Word, reading("VALUE", "Label that means 'not known', as empty cells do.")] = None
     missing: Missing = "error"
     encoding: Encoding = None
 
@@ -118,97 +120,64 @@ class MetricOptions:
 
     divergence: Annotated[
         str,
-        named(
-            "logdet, vonneumann, frobenius, or a registered one.",
-            shown="logdet; frobenius with softmax",
-            panel=LEARNING,
-        ),
+        setting("NAME", "logdet, vonneumann, frobenius, or a registered one.", shown="logdet; frobenius with softmax"),
     ] = "auto"
     slack_weight: Annotated[
-        str,
-        number("Weight of violated bounds against the distance to the prior; inf: bounds must hold.", panel=LEARNING),
+        str, setting("NUMBER", "Weight of violated bounds against the distance to the prior; inf: bounds must hold.")
     ] = "auto"
-    loss: Annotated[
-        Word,
-        named(
-            "relative_slack, squared, squared_hinge or divergence_slack.",
-            shown="squared_hinge, or the divergence's own",
-            panel=LEARNING,
-        ),
-    ] = None
-    solver: Annotated[str, named("auto, or the name of a solver.", panel=LEARNING)] = "auto"
     prior: Annotated[
         str,
-        named(
-            "identity, variance (columns scaled), covariance (its inverse), within (that of classes) or auto.",
-            panel=LEARNING,
+        setting(
+            "NAME", "identity, variance (columns scaled), covariance (its inverse), within (that of classes) or auto."
         ),
     ] = "auto"
     strategy: Annotated[
         str,
-        option(
+        setting(
             "neighbors|softmax|random",
             "How labels are learned from. neighbors: points of the same class are nearer than the nearest of other classes; softmax: a "
             "point is likely to be nearest to one of its class; random: bounds for random pairs, half of them of one class.",
             shown="auto: as held-out points tell",
-            panel=LEARNING,
         ),
     ] = "auto"
     metric: Annotated[
         str,
-        option(
+        setting(
             "euclidean|cosine",
             "Whether mapped points are compared by distance or by cosine.",
             shown="auto: cosine for points of one length",
-            panel=LEARNING,
         ),
     ] = "auto"
     n_constraints: Annotated[
         int | None,
-        number(
-            "Most constraints drawn from labels; 0: none.",
-            shown="all neighbors; 40 k^2 random pairs",
-            panel=LEARNING,
-            min=0,
+        setting(
+            "NUMBER", "Most constraints drawn from labels; 0: none.", shown="all neighbors; 40 k^2 random pairs", min=0
         ),
     ] = None
-    n_components: Annotated[int | None, number("Dimensions to keep.", shown="all", panel=LEARNING, min=1)] = None
-    tol: Annotated[float, number("Relative duality gap to reach.", panel=LEARNING)] = 1e-4
-    max_iter: Annotated[
-        int | None, number("Largest number of iterations.", shown="the solver's own", panel=LEARNING, min=1)
-    ] = None
-    random_state: Annotated[
-        int, number("Seed of the pairs drawn from labels, and of the folds.", panel=LEARNING, min=0)
-    ] = 0
+    n_components: Annotated[int | None, setting("NUMBER", "Dimensions to keep.", shown="all", min=1)] = None
+    tol: Annotated[float, setting("NUMBER", "Relative duality gap to reach.")] = 1e-4
+    random_state: Annotated[int, setting("NUMBER", "Seed of the pairs drawn from labels, and of the folds.", min=0)] = 0
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of :class:`bregmat.MetricLearner`; `ValueError` for a word or a number that is none."""
-        from bregmat.base.checks import check_positive
+        """The parameters of :class:`bregmat.MetricLearner`; `ValueError` for a word or a number that is none.
 
-        self.check_words()
+        Words may be those that a module has registered.
+        """
+        from bregmat.base.checks import as_choice, check_positive
+        from bregmat.estimators.linear_maps import PRIORS
+        from bregmat.objective.divergences import DIVERGENCES
+        from bregmat.typing import MetricKind, Strategy
+
+        strategies = (*get_args(Strategy), "softmax")
+        words = {"metric": get_args(MetricKind), "strategy": strategies, "prior": PRIORS, "divergence": DIVERGENCES}
+        for name, allowed in words.items():
+            as_choice(f"--{name}", getattr(self, name), ("auto", *allowed))
         given = asdict(self)
         if self.slack_weight != "auto":
             given["slack_weight"] = number_in("--slack-weight", self.slack_weight, "a number, inf or auto")
             check_positive("--slack-weight", given["slack_weight"])
         check_positive("--tol", self.tol, finite=True)
         return given
-
-    def check_words(self) -> None:
-        """Check the options that take one of some words, with those that a module has registered."""
-        from bregmat.base.checks import as_choice
-        from bregmat.estimators.linear_maps import PRIORS
-        from bregmat.objective.divergences import DIVERGENCES
-        from bregmat.objective.losses import LOSSES
-        from bregmat.solvers.base import SOLVERS
-        from bregmat.typing import MetricKind, Strategy
-
-        as_choice("--metric", self.metric, ("auto", *get_args(MetricKind)))
-        as_choice("--strategy", self.strategy, ("auto", *get_args(Strategy), "softmax"))
-        as_choice("--prior", self.prior, ("auto", *PRIORS))
-        as_choice("--divergence", self.divergence, ("auto", *DIVERGENCES))
-        as_choice("--solver", self.solver, ("auto", *SOLVERS))
-        if self.loss is not None:
-            as_choice("--loss", self.loss, LOSSES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,22 +204,13 @@ class CorrelationOptions:
     fixed: Annotated[File, file("Entries that stay as they are, a table like MATRIX: 1; else 0 or empty.")] = None
     lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None
     upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None
-    target: Annotated[File, file("Shrink towards this table, or 'identity', as little as possible.")] = None
-    n_factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None
 
     def check(self, matrix: Path) -> None:
-        """Check that the options can be combined and the output can be written; `ValueError` otherwise."""
-        check_outputs({"--out": self.out}, [matrix, self.weights, self.target, self.fixed])
+        """Check the bounds and that the output can be written; `ValueError` otherwise."""
+        check_outputs({"--out": self.out}, [matrix, self.weights, self.fixed])
         for name, value in (("--lower", self.lower), ("--upper", self.upper)):
             if value is not None and math.isnan(value):  # older versions of typer take it for a number in the range
                 raise ValueError(f"{name} must be a number from -1 to 1; got nan")
-        given = {"--n-factors": self.n_factors, "--weights": self.weights, "--lower": self.lower, "--upper": self.upper}
-        given |= {"--fixed": self.fixed, "--min-eig": self.min_eig or None}
-        named = [name for name, value in given.items() if value is not None]
-        if self.target is not None and named not in ([], ["--min-eig"]):
-            raise ValueError(f"--target and {named[0]} exclude each other")
-        if self.n_factors is not None and len(named) > 1:
-            raise ValueError(f"--n-factors and {named[1]} exclude each other")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,13 +229,33 @@ class PageOptions:
     ] = None
     prior: Annotated[str, named("identity, variance (columns scaled), or auto: chosen by held-out answers.")] = "auto"
     slack_weight: Annotated[float, number("Weight of answers against the distance to the prior.")] = 10.0
-    clusters: Annotated[
-        int | None, number("Number of clusters.", shown="as many as the answers tell apart", min=2, max=30)
-    ] = None
     journal: Annotated[File, file("Where answers are kept.", shown="POINTS.label.jsonl")] = None
     resume: Annotated[bool, flag("Continue with the journal.", "--resume")] = False
-    host: Annotated[str, option("ADDRESS", "Address to listen on. Other machines can reach any but the default.")] = (
-        "127.0.0.1"
-    )
     port: Annotated[int, number("Port; 0: any that is free.", min=0, max=65535)] = 0
     no_browser: Annotated[bool, flag("Only print the address of the page.", "--no-browser")] = False
+
+
+def with_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Replace each parameter whose type is a dataclass by one option for every field of it.
+
+    The fields are annotated as typer expects it of parameters. The function is called with the dataclasses.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    fields = {name: [*signature(group).parameters.values()] for name, group in groups.items()}
+    parameters: list[Parameter] = []
+    for name, parameter in signature(function).parameters.items():
+        types = get_type_hints(groups[name], include_extras=True) if name in groups else hints
+        for own in fields.get(name, [parameter]):
+            parameters.append(own.replace(kind=Parameter.KEYWORD_ONLY, annotation=types[own.name]))
+
+    @wraps(function)
+    def command(**given: Any) -> Any:
+        made = {
+            name: group(**{own.name: given.pop(own.name) for own in fields[name]}) for name, group in groups.items()
+        }
+        return function(**given, **made)
+
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command

@@ -13,15 +13,13 @@ from bregmat.base.html import seconds
 from bregmat.io import check_writable
 from bregmat_app.cli import show
 from bregmat_app.cli.learn_input import LearnInput
-from bregmat_app.cli.learning import LearnSettings, learn_task
+from bregmat_app.cli.learning import learn_task
 from bregmat_app.cli.options import LearnOutput
 from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, note
 from bregmat_papers import DataHome, Experiment, Report, experiment, experiment_names, reproduce
 from bregmat_papers.datasets import DataNotFoundError, load_dataset
 from bregmat_papers.page import check_page, plain, with_error, write_page
 from bregmat_papers.runner import require_packages
-
-_WIDE = 120  # columns of a terminal that is wide enough for notes
 
 
 def run_demo(names: Sequence[str] | None, folder: Path, *, download: bool, quiet: bool) -> int:
@@ -45,9 +43,8 @@ def run_demo(names: Sequence[str] | None, folder: Path, *, download: bool, quiet
         title = f"{item.name}: {n} points, {d} features, {len(classes)} classes ({item.source})"
         task = LearnInput(item.name, item.X, item.feature_names, item.y, title, classes)
         output = LearnOutput(out=out, report=report, quiet=quiet)
-        settings = LearnSettings({"random_state": 0}, output, n_repeats=2)
         with threadpool_limits(1):  # threads of many small fits would wait for each other
-            code = learn_task(task, settings) or code
+            code = learn_task(task, {"random_state": 0}, output, n_repeats=2) or code
         if code == ExitCode.INTERRUPTED:
             break
     return code
@@ -107,19 +104,16 @@ def _state(step: Any) -> str:
 
 
 def _print(item: Experiment, report: Report) -> None:
-    """Print the table of an experiment, with notes on a wide terminal; the file always has them."""
+    """Print the table of an experiment; the file has notes, too."""
     table = Table(title=escape(f"{item.name}: {item.title}"), title_justify="left", caption_justify="left")
     table.caption = escape(f"{item.source}; size {report.size}, {seconds(report.seconds)}")
     console = show.stdout()
-    has_notes = console.width >= _WIDE
     table.add_column("")
     for column in ("ours", "paper", "difference"):
         table.add_column(column, justify="right")
-    for column in ("unit", "note") if has_notes else ("unit",):
-        table.add_column(column)
+    table.add_column("unit")
     for row in report.rows:
-        cells = [row.quantity, with_error(row), plain(row.paper), plain(row.difference), row.unit]
-        table.add_row(*map(escape, [*cells, row.note] if has_notes else cells))
+        table.add_row(*map(escape, [row.quantity, with_error(row), plain(row.paper), plain(row.difference), row.unit]))
     console.print(table)
     show.wrote("table", report.csv)
     show.wrote("picture", report.picture)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import operator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -24,7 +24,6 @@ SIZES = {  # least and largest number of points of each kind of answer
 MOST_ENTAILED = 200  # rows that follow from answers within groups, and as many between groups
 ENTAILED_WEIGHT = 0.3  # weight of a row that follows from several answers, relative to a row that was answered
 MOST_NAME = 60  # characters of a class name
-SOFTENING = 0.1  # factor of the weight of an answer that is softened
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class Answer:
     kind: str
     points: tuple[int, ...]
     name: str = ""
-    weight: float = 1.0
 
     def same(self) -> list[tuple[int, ...]]:
         """Return the pairs that this answer calls the same; together they join all such points."""
@@ -83,16 +81,16 @@ def checked_event(event: Any, n_points: int) -> dict[str, Any]:
     """Check an event and return it as the journal stores it; ValueError if it is not valid.
 
     Its ``kind`` is a kind of :class:`Answer` (with ``points``, integers below `n_points`, and ``name`` for a name; ``different`` may have
-    one), soften or drop (with ``answer``, its number), undo or redo.
+    one), drop (with ``answer``, its number), undo or redo.
     """
     if not isinstance(event, dict) or not isinstance(kind := event.get("kind"), str):
         raise ValueError("an answer must be an object with a kind")
     if kind in ("undo", "redo"):
         return {"kind": kind}
-    if kind in ("soften", "drop"):
+    if kind == "drop":
         number = event.get("answer")
         if type(number) is not int:
-            raise ValueError(f"{kind} needs the number of an answer; got {number!r}")
+            raise ValueError(f"drop needs the number of an answer; got {number!r}")
         return {"kind": kind, "answer": number}
     if kind not in SIZES:
         raise ValueError(f"unknown kind of answer {kind[:40]!r}")
@@ -129,7 +127,7 @@ class Answers:
             raise ValueError("there is nothing to undo")
         if event["kind"] == "redo" and not self.undone:
             raise ValueError("there is nothing to redo")
-        if event["kind"] in ("soften", "drop") and event["answer"] not in {a.number for a in self.active()}:
+        if event["kind"] == "drop" and event["answer"] not in {a.number for a in self.active()}:
             raise ValueError(f"there is no answer {event['answer']}")
         return event
 
@@ -152,9 +150,6 @@ class Answers:
         for event in self.done:
             if event["kind"] == "drop":
                 found.pop(event["answer"], None)
-            elif event["kind"] == "soften":
-                old = found[event["answer"]]
-                found[old.number] = replace(old, weight=old.weight * SOFTENING)
             else:
                 number = event["number"]
                 found[number] = Answer(number, event["kind"], tuple(event["points"]), event.get("name", ""))
@@ -180,27 +175,25 @@ def rows_of(answers: list[Answer], near: float, far: float) -> AnsweredRows | No
     margin `near`. Pairs that follow from several answers are added with the weight `ENTAILED_WEIGHT`: at most `MOST_ENTAILED` within
     groups and as many between groups. A fixed hash of the pair chooses them, so that another answer changes few of them.
     """
-    said: dict[tuple[int, ...], tuple[float, set[int]]] = {}
+    said: dict[tuple[int, ...], set[int]] = {}  # the answers of each row
 
-    def say(kind: int, points: tuple[int, ...], weight: float, numbers: set[int]) -> None:
-        key = (kind, *(points if kind == 2 else sorted(points)))
-        old = said.get(key, (0.0, set()))
-        said[key] = (max(old[0], weight), old[1] | numbers)
+    def key_of(kind: int, points: tuple[int, ...]) -> tuple[int, ...]:
+        return (kind, *(points if kind == 2 else sorted(points)))
 
-    weight = {answer.number: answer.weight for answer in answers}
     for answer in answers:
         for kind, stated in enumerate((answer.same(), answer.different(), answer.closer())):
             for points in stated:
-                say(kind, points, answer.weight, {answer.number})
+                said.setdefault(key_of(kind, points), set()).add(answer.number)
+    weight = dict.fromkeys(said, 1.0)
     for kind, pairs in enumerate(_entailed(Links(answers), said)):
         for i, j, numbers in pairs:
-            least = min((weight[number] for number in numbers), default=1.0)
-            say(kind, (i, j), least * (ENTAILED_WEIGHT if len(numbers) > 1 else 1.0), set(numbers))
+            key = key_of(kind, (i, j))
+            said[key], weight[key] = set(numbers), ENTAILED_WEIGHT if len(numbers) > 1 else 1.0
     if not said:
         return None
     # pairs come before comparisons, and rows of earlier answers before others
-    keys = sorted(said, key=lambda key: (key[0] == 2, min(said[key][1], default=0), key))
-    weights = np.array([said[key][0] for key in keys])
+    keys = sorted(said, key=lambda key: (key[0] == 2, min(said[key], default=0), key))
+    weights = np.array([weight[key] for key in keys])
     n_pairs = sum(key[0] < 2 for key in keys)
     parts: list[Constraints] = []
     if n_pairs:
@@ -210,7 +203,7 @@ def rows_of(answers: list[Answer], near: float, far: float) -> AnsweredRows | No
     if n_pairs < len(keys):
         _, a, b, c = np.array(keys[n_pairs:]).T
         parts.append(Constraints.comparison(a, b, a, c, near, weight=weights[n_pairs:]))
-    return AnsweredRows(reduce(operator.add, parts), [frozenset(said[key][1]) for key in keys], keys)
+    return AnsweredRows(reduce(operator.add, parts), [frozenset(said[key]) for key in keys], keys)
 
 
 def _entailed(graph: Links, said: Any) -> tuple[list, list]:

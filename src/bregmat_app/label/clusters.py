@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
-from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.neighbors import NearestNeighbors
@@ -29,37 +28,29 @@ TINY = 1e-150  # avoids a division by zero where many points coincide; its squar
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """The cluster of each point. A cluster has the key of its class; those without a class have further keys."""
+    """The cluster of each point."""
 
-    key: np.ndarray  # (n,)
+    key: np.ndarray  # (n,): the key of the class, or 0 while there are no clusters
     is_clear: np.ndarray  # (n,): whether an answer gives the class, or its score is far above that of the next class
 
 
-def find_clusters(mapped: np.ndarray, first: np.ndarray, groups: Groups, n_clusters: int | None = None) -> Clusters:
-    """Return the cluster of each point.
+def find_clusters(mapped: np.ndarray, first: np.ndarray, groups: Groups) -> Clusters:
+    """Return the cluster of each point: one for each class that has points; no clusters while there are fewer than two.
 
     The labels of the classes propagate to the other points along a graph of nearest neighbours. Once the classes have many points,
-    kernel ridge regression replaces the propagation. If there are fewer classes than clusters, k-means is used instead. It starts at
-    the means of the classes, and further clusters start as in k-means++. By default there are as many clusters as classes, but at
-    least two.
+    kernel ridge regression replaces the propagation.
 
     Euclidean distances of the points `mapped`, (n, r), are those of the learned metric; those of `first`, (n, d), are of the prior.
     """
-    classes = groups.all_apart()[:n_clusters]
+    classes = groups.all_apart()
+    if len(classes) < 2:
+        return Clusters(np.zeros(len(mapped), dtype=np.int64), np.zeros(len(mapped), dtype=bool))
     chosen = [groups.points(one) for one in classes]
-    k = min(max(2, len(chosen)) if n_clusters is None else n_clusters, len(mapped))
-    if len(chosen) < k:
-        label, margin = _k_means(mapped, chosen, k), np.zeros(len(mapped))
-    else:
-        found = scores(first, chosen, np.arange(len(first))) if has_many(chosen) else _propagated(mapped, chosen)
-        label, margin = found.argmax(axis=1), margins(found)
+    found = scores(first, chosen, np.arange(len(first))) if has_many(chosen) else _propagated(mapped, chosen)
+    label, is_clear = found.argmax(axis=1), margins(found) >= CLEAR
     for place, members in enumerate(chosen):
-        label[members], margin[members] = place, 1.0
-    keys = [one.key for one in classes]
-    keys += [
-        key for key in range(1, k + len(groups.classes) + 1) if key not in {*keys, *(one.key for one in groups.classes)}
-    ]
-    return Clusters(np.array(keys)[label], margin >= CLEAR)
+        label[members], is_clear[members] = place, True
+    return Clusters(np.array([one.key for one in classes])[label], is_clear)
 
 
 def margins(scores: np.ndarray) -> np.ndarray:
@@ -103,28 +94,6 @@ def _labelled(chosen: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 def _nearest(Z: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return for each other point the place of its nearest point in Z."""
     return NearestNeighbors(n_neighbors=1).fit(Z).kneighbors(others, return_distance=False)[:, 0]
-
-
-def _k_means(mapped: np.ndarray, chosen: list[list[int]], k: int) -> np.ndarray:
-    """Return the clusters of k-means that starts at the means of the groups; the best of five runs."""
-    seeds = [mapped[members].mean(axis=0) for members in chosen]
-    starts = [_filled(mapped, seeds, k, np.random.default_rng(seed)) for seed in range(5)]
-    runs = [KMeans(k, init=centres, n_init=1, max_iter=50).fit(mapped) for centres in starts]
-    return min(runs, key=lambda run: run.inertia_).labels_.astype(np.int64)
-
-
-def _filled(mapped: np.ndarray, seeds: list[np.ndarray], k: int, rng: np.random.Generator) -> np.ndarray:
-    """Return k centres: the seeds, then points drawn in proportion to their squared distance to the nearest centre (k-means++)."""
-    centres: list[np.ndarray] = []
-    nearest = np.full(len(mapped), np.inf)
-    while len(centres) < k:
-        if len(centres) < len(seeds):
-            centres.append(seeds[len(centres)])
-        else:
-            share = nearest / nearest.sum() if centres and nearest.sum() > 0 else None
-            centres.append(mapped[rng.choice(len(mapped), p=share)])
-        nearest = np.minimum(nearest, ((mapped - centres[-1]) ** 2).sum(axis=1))
-    return np.array(centres)
 
 
 def has_many(chosen: list[list[int]]) -> bool:

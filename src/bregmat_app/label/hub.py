@@ -127,7 +127,6 @@ class Hub:
             "progress": await _run(self._searcher, session.progress, state, clusters),
             "agreement": await _run(self._searcher, session.compared, clusters, state),
             "contradictions": await _run(self._searcher, session.contradictions, state),
-            "unmeetable": await _run(self._searcher, session.unmeetable, state),
         }
         async with self._turn:
             if session.is_current(state):

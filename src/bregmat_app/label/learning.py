@@ -1,4 +1,4 @@
-"""Learning from answers: a certified metric, its map, its violations, and a proof that no metric meets all answers exactly."""
+"""Learning from answers: a certified metric, its map and its violations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.engine.status import Status
 from bregmat.estimators.linear_maps import inverse_deviations
 from bregmat.estimators.selection import FEWEST_COMPARED
 from bregmat.nearest import nearest_metric
@@ -32,7 +31,6 @@ N_NEAREST = 3  # others of which priors are judged by
 MOST_COMPARED = 500  # answered points that priors are compared on
 # Standard errors by which the other prior must be better. With 0.5, the choice is worse on spambase (docs/label_internals.md).
 LEAD = 2.0
-PROOF_SECONDS = 2.0  # time limit of a proof
 
 
 @dataclass(frozen=True)
@@ -151,28 +149,6 @@ class Learning:
         pairs = Constraints.sq_distance([0, 1], [1, 2], [near, far], ["<=", ">="])
         triple = Constraints.comparison([0], [1], [0], [2], near)
         self.learn(AnsweredRows(pairs + triple, [frozenset({k}) for k in range(3)], [(k,) for k in range(3)]))
-
-    def unmeetable(self, learned: Learned, others: set[int]) -> list[int]:
-        """Return answers, by number, of which it is proven that no metric of these features meets all exactly; none without a proof.
-
-        The answers `others` are left out: those that may be violated, and those that contradict each other whatever the features.
-        """
-        rows, result = learned.rows, learned.result
-        if rows is None or result is None or result.violation.max(initial=0.0) <= MET:
-            return []  # the learned metric meets all of them
-        kept = np.array([not (numbers & others) for numbers in rows.answers])
-        # points with equal features cannot be different
-        apart = np.array([key[0] == 1 for key in rows.keys]) & kept
-        i, j = np.array([key[1:3] for key in rows.keys]).T
-        equal = apart & (sq_distances(learned.space.first, i, j) == 0)
-        found = np.flatnonzero(equal)
-        if not len(found) and kept.any():
-            chosen = np.flatnonzero(kept)
-            hard = replace(rows.constraints.select(chosen), weight=np.ones(len(chosen)))
-            proof = nearest_metric(self.points, hard, prior=learned.space.factor, tol=1e-3, max_seconds=PROOF_SECONDS)
-            if proof.status is Status.INFEASIBLE and proof.conflict is not None:
-                found = chosen[proof.conflict]
-        return sorted(frozenset().union(*(rows.answers[row] for row in found)))
 
     def gains(self, learned: Learned) -> np.ndarray:
         """Return log2 of the learned over the prior weight of each feature, shape (d,); 0 if a weight is zero."""

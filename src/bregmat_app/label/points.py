@@ -1,4 +1,4 @@
-"""The points of the page with their names, texts, pictures and known labels."""
+"""The points of the page with their names, texts, pictures and known labels, and features of texts and pictures."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.threads import on_one_blas_thread
+
 MOST_POINTS = 20_000
 MOST_TEXT = 20_000  # characters of a text that are shown
 MOST_PIXELS = 50_000_000  # larger picture files are not opened
 SMALL = 128  # pixels of a picture on the map and in lists; larger ones are scaled down
 LARGE = 640  # pixels of a picture that is to be judged
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
+SENTENCE_MODEL = "all-MiniLM-L6-v2"  # of sentence-transformers; used if it is on this machine
+MOST_COMPONENTS = 100  # of texts, as scikit-learn advises for latent semantic analysis
+MOST_OF_PICTURES = 50  # principal components
+SIDE = 16  # pixels of a thumbnail
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +37,7 @@ class LabelPoints:
     texts: Sequence[str] | None = None
     pictures: Any = None  # n files, or grey values of shape (n, height, width), from 0 (paper) to 1 (ink)
     classes: Sequence[str] | None = None  # known labels, for colours; empty if a point has none
-    sample_id: np.ndarray | None = None
-    source: str = ""  # Python code that reads X and sample_id
+    sample_id: np.ndarray | None = None  # (n,): what constraints name the points by; None for row numbers
     made: str = ""  # what the features were made by, if the points came without numbers
     digest: str = field(init=False)
 
@@ -149,6 +154,79 @@ def pictures_in(folder: Path, named: Sequence[str]) -> list[Path]:
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class MadeFeatures:
+    """Features (n, d), their names, and what they were made by, in words."""
+
+    X: np.ndarray
+    names: Sequence[str]
+    made: str
+
+
+@on_one_blas_thread  # the same bits whatever the number of threads
+def text_features(texts: Sequence[str]) -> MadeFeatures:
+    """Return features of texts: vectors of a sentence model if one is installed, else TF-IDF with a truncated SVD.
+
+    All have unit length, but for texts without a word.
+    """
+    if (model := _sentence_model()) is not None:
+        X = np.asarray(model.encode(list(texts), normalize_embeddings=True), dtype=np.float64)
+        return MadeFeatures(X, [f"component {k + 1}" for k in range(X.shape[1])], f"sentence model {SENTENCE_MODEL}")
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.preprocessing import normalize
+
+    vectorizer = TfidfVectorizer(sublinear_tf=True, max_df=0.5, min_df=2 if len(texts) > 100 else 1)
+    try:
+        weights = vectorizer.fit_transform(texts)
+    except ValueError as error:
+        raise ValueError("the texts have no words in common to tell them apart by") from error
+    d = min(MOST_COMPONENTS, weights.shape[0] - 1, weights.shape[1] - 1)
+    if d < 1:
+        raise ValueError("the texts have no words in common to tell them apart by")
+    svd = TruncatedSVD(d, random_state=0)
+    X = normalize(svd.fit_transform(weights))
+    words = vectorizer.get_feature_names_out()
+    most = np.argsort(-np.abs(svd.components_), axis=1)[:, :3]
+    names = [f"component {k + 1} ({', '.join(words[most[k]])})" for k in range(d)]
+    return MadeFeatures(X, names, f"TF-IDF of {len(words):,} words, truncated SVD to {d} components")
+
+
+def _sentence_model() -> Any:
+    """Return the sentence model if sentence-transformers and its files are on this machine; nothing is downloaded."""
+    try:
+        from sentence_transformers import SentenceTransformer
+
+        return SentenceTransformer(SENTENCE_MODEL, local_files_only=True, device="cpu")
+    except (ImportError, OSError, ValueError):
+        return None
+
+
+@on_one_blas_thread
+def picture_features(files: Sequence[Path]) -> MadeFeatures:
+    """Return the principal components of thumbnails of pictures; they are grey if all pictures are. ValueError names a bad file."""
+    from sklearn.decomposition import PCA
+
+    pixels = np.stack([_thumbnail(file) for file in files])  # (n, SIDE, SIDE, 3)
+    is_grey = bool((pixels == pixels[..., :1]).all())
+    pixels = (pixels[..., 0] if is_grey else pixels).reshape(len(files), -1)
+    d = min(MOST_OF_PICTURES, len(files) - 1, pixels.shape[1])
+    X = PCA(d, random_state=0).fit_transform(pixels)
+    colour = "grey" if is_grey else "colour"
+    made = f"{colour} thumbnails of {SIDE} x {SIDE} pixels, PCA to {d} components"
+    return MadeFeatures(X, [f"component {k + 1}" for k in range(d)], made)
+
+
+def _thumbnail(file: Path) -> np.ndarray:
+    """Return a small square picture with white borders, (SIDE, SIDE, 3), from 0 to 1."""
+    from PIL import Image, ImageOps
+
+    if (picture := read_picture(file, 4 * SIDE)) is None:
+        raise ValueError(f"{file}: not a picture that can be read")
+    opaque = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+    return np.asarray(ImageOps.pad(opaque, (SIDE, SIDE), color="white"), dtype=np.float64) / 255
+
+
 def demo_points() -> LabelPoints:
     """Return the 1,797 handwritten digits of scikit-learn, 8 x 8 pixels each."""
     from sklearn.datasets import load_digits
@@ -162,5 +240,4 @@ def demo_points() -> LabelPoints:
         names=[f"digit {i}" for i in range(n)],
         pictures=digits.images / 16.0,
         classes=[str(y) for y in digits.target],
-        source="from sklearn.datasets import load_digits\n\nX, sample_id = load_digits().data, None\n",
     )

@@ -41,14 +41,13 @@ def redirect_page(address: str, icon: str = "data:,") -> str:
 
 
 class AccessControl:
-    """Decides by its headers whether a request to an address (host and port) is allowed.
+    """Decides by its headers whether a request to a port of the loopback address is allowed.
 
     `announce` is called with a new token if a used one is presented again, so that the person at the terminal can use it.
     """
 
-    def __init__(self, host: str, port: int, announce: Callable[[str], None] | None = None) -> None:
-        names = {"127.0.0.1", "localhost"} if host in ("127.0.0.1", "localhost") else {host}
-        self.hosts = {f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name in names}
+    def __init__(self, port: int, announce: Callable[[str], None]) -> None:
+        self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self.cookie_name = f"bregmat-label-{port}"  # cookies are shared between the ports of a host
         self.key = secrets.token_urlsafe(32)
         self.token = secrets.token_urlsafe(32)
@@ -83,7 +82,7 @@ class AccessControl:
             self._spent.add(self.token)
             self.token = secrets.token_urlsafe(32)
             return f"{self.cookie_name}={self._cookie}; HttpOnly; SameSite=Strict; Path=/{self.key}/"
-        if self._announce is not None and any(self._equal(token, spent) for spent in self._spent):
+        if any(self._equal(token, spent) for spent in self._spent):
             self._announce(self.token)
         return None
 

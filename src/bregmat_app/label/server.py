@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,26 +20,17 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketClose
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bregmat_app.label.exports import NAMES, exported
 from bregmat_app.label.hub import Hub
 from bregmat_app.label.points import LARGE, SMALL
 from bregmat_app.label.safety import HEADERS, AccessControl, redirect_page
-from bregmat_app.label.session import Session
+from bregmat_app.label.session import DOWNLOADS, Session, exported
 
 STATIC = Path(__file__).parent / "static"
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-FILES = {path.name: TYPES[path.suffix] for path in sorted(STATIC.iterdir()) if path.suffix in TYPES}
-DOWNLOADS = {
-    ".csv": "text/csv",
-    ".json": "application/json",
-    ".bm": "application/octet-stream",
-    ".html": "text/html",
-    ".py": "text/x-python",
-}
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".csv": "text/csv",
+    ".json": "application/json", ".bm": "application/octet-stream"}  # fmt: skip
+FILES = {path.name for path in STATIC.iterdir() if path.suffix in TYPES}
 LONGEST_MESSAGE = 65_536  # bytes of one message of a tab
-MOST_WAITING = 64  # open connections that have not sent a request
 
 
 class Guard:
@@ -97,7 +86,7 @@ def make_app(session: Session, access: AccessControl) -> Starlette:
         name = request.path_params.get("name", "index.html")
         if name not in FILES:
             raise HTTPException(404)
-        return Response((STATIC / name).read_bytes(), media_type=FILES[name])
+        return Response((STATIC / name).read_bytes(), media_type=TYPES[Path(name).suffix])
 
     async def about(request: Request) -> Response:
         return JSONResponse(session.about())
@@ -119,13 +108,13 @@ def make_app(session: Session, access: AccessControl) -> Starlette:
         return Response(data, media_type="image/png")
 
     async def take(request: Request) -> Response:
-        if (name := request.path_params["name"]) not in NAMES:
+        if (name := request.path_params["name"]) not in DOWNLOADS:
             raise HTTPException(404)
         try:
             data = await asyncio.to_thread(exported, session, session.state, name)
         except (ValueError, ImportError) as error:
             return PlainTextResponse(str(error), 409)
-        kind = DOWNLOADS[Path(name).suffix]
+        kind = TYPES[Path(name).suffix]
         return Response(data, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
 
     async def tab(socket: WebSocket) -> None:
@@ -146,35 +135,15 @@ def make_app(session: Session, access: AccessControl) -> Starlette:
     return app
 
 
-class Connection(H11Protocol):
-    """A connection of a browser, or of any other process of this machine.
-
-    If too many connections have not sent a request, the oldest of them is closed. A limit on all connections would let idle
-    connections lock the owner out.
-    """
-
-    since = 0.0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept the connection, and close the oldest waiting one if there are too many."""
-        super().connection_made(transport)
-        self.since = self.loop.time()
-        open_ones: Iterable[Any] = self.connections
-        waiting = [other for other in open_ones if isinstance(other, Connection) and other.cycle is None]
-        if len(waiting) > MOST_WAITING:
-            min(waiting, key=lambda other: other.since).transport.abort()
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 means any that is free. OSError names the address."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on the loopback address; port 0 means any that is free. OSError names the address."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
+        listening.bind(("127.0.0.1", port))
     except OSError as error:
         listening.close()
-        raise OSError(error.errno, f"cannot listen there: {error.strerror}", f"{host}:{port}") from error
+        raise OSError(error.errno, f"cannot listen there: {error.strerror}", f"127.0.0.1:{port}") from error
     listening.listen(64)
     return listening
 
@@ -187,7 +156,7 @@ def serve(session: Session, access: AccessControl, listening: socket.socket) -> 
     app = make_app(session, access)
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http="h11",
         log_level="error",
         access_log=False,
         ws="websockets-sansio",

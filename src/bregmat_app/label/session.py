@@ -1,19 +1,25 @@
-"""A session of the page: journal, answers, metric, map. Every change goes through :meth:`Session.say`; the rest is plain data."""
+"""A session of the page: journal, answers, metric, map, downloads. Every change goes through :meth:`Session.say`; the rest is data."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bregmat.estimators import MetricLearner
+from bregmat.io import save, write_constraints
 from bregmat_app.label.answers import Answer, Answers, rows_of
 from bregmat_app.label.clusters import Clusters, agreement, find_clusters
-from bregmat_app.label.groups import MOST_CLASSES, Groups, LabelClass, Links
+from bregmat_app.label.groups import MOST_CLASSES, Groups, Links
 from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import MET, NEARLY_MET, LabelSettings, Learned, Learning, plane
 from bregmat_app.label.points import LabelPoints
@@ -22,6 +28,7 @@ from bregmat_app.label.questions import next_question
 MOST_SHOWN = 60  # points of one answer that the page marks
 MOST_NEIGHBOURS = 6  # of a chosen point
 FEATURES = 6  # shown with the largest gains, and as many with the largest losses
+DOWNLOADS = ("labels.csv", "labels.json", "constraints.csv", "model.bm")
 RECENT = 10  # answers whose effect on the labels is shown
 # When it is time to stop: share of the labels that the last answers change, and share of the labels that are clear.
 FEW_CHANGED, MOST_DECIDED = 0.01, 0.9
@@ -39,16 +46,6 @@ class SessionState:
     seconds: float
 
 
-@dataclass(frozen=True)
-class PointLabel:
-    """The label of a point: its class, and whether an answer gave it."""
-
-    id: str
-    label: str
-    source: str  # "given" or "inferred"
-    clear: bool
-
-
 class Session:
     """The answers and the metric of the page, without the web. The answers are in the file `journal`, which `resume` continues."""
 
@@ -59,12 +56,11 @@ class Session:
         journal: Path,
         *,
         resume: bool = False,
-        n_clusters: int | None = None,
         classes: Sequence[str] = (),
     ) -> None:
         if len(set(classes)) < len(classes) or len(classes) > MOST_CLASSES:
             raise ValueError(f"--classes takes at most {MOST_CLASSES} different names; got {', '.join(classes)}")
-        self.points, self.settings, self.n_clusters, self.names = points, settings, n_clusters, classes
+        self.points, self.settings, self.names = points, settings, classes
         self.learning = Learning(points.X, settings, points.first_prior)
         self.journal = Journal(journal, {"points": points.digest, **asdict(settings)}, resume=resume)
         self.answers = Answers(points.n)
@@ -157,7 +153,6 @@ class Session:
                     "kind": answer.kind,
                     "sentence": answer.sentence(self.points.names),
                     "points": list(answer.points[:MOST_SHOWN]),
-                    "weight": answer.weight,
                     "violation": violations.get(answer.number),
                     "met": _met(violations.get(answer.number, 0.0)),
                 }
@@ -196,25 +191,14 @@ class Session:
 
     def contradictions(self, state: SessionState) -> list[list[int]]:
         """Return sets of answers, by number, that contradict each other whatever the features."""
-        return Links([answer for answer in state.answers if answer.weight == 1]).contradictions()
-
-    def unmeetable(self, state: SessionState) -> list[int]:
-        """Return answers that no metric of these features meets exactly, by proof, although they do not contradict each other."""
-        if not self.is_current(state):
-            return []
-        others = {answer.number for answer in state.answers if answer.weight < 1}
-        return self.learning.unmeetable(state.learned, others.union(*self.contradictions(state)))
+        return Links(state.answers).contradictions()
 
     def cluster_list(self, state: SessionState, clusters: Clusters) -> list[dict[str, Any]]:
-        """Return key, name, size and number of answered points of each cluster."""
-        classes = {one.key: one for one in state.groups.classes}
-        keys, sizes = np.unique(clusters.key, return_counts=True)
-        size = dict.fromkeys(classes, 0) | dict(zip(keys.tolist(), sizes.tolist()))
+        """Return key, name, size and number of answered points of the cluster of each class."""
         found = []
-        for key in sorted(size):
-            one = classes.get(key, LabelClass(key))
-            given = state.groups.points(one)
-            found.append({"key": key, "name": one.name, "size": size[key], "given": len(given), "first": given[:1]})
+        for one in state.groups.classes:
+            given, size = state.groups.points(one), int((clusters.key == one.key).sum())
+            found.append({"key": one.key, "name": one.name, "size": size, "given": len(given), "first": given[:1]})
         return found
 
     def is_current(self, state: SessionState) -> bool:
@@ -224,7 +208,7 @@ class Session:
     def clusters(self, state: SessionState, groups: Groups | None = None) -> Clusters:
         """Return the cluster of each point, by the groups of the state or by others."""
         mapped, first = self.learning.X @ state.learned.map, state.learned.space.first
-        return find_clusters(mapped, first, groups or state.groups, self.n_clusters)
+        return find_clusters(mapped, first, groups or state.groups)
 
     def progress(self, state: SessionState, clusters: Clusters) -> dict[str, Any]:
         """Return how many points are decided, which share of the labels the last answers changed, and whether it is time to stop."""
@@ -236,8 +220,8 @@ class Session:
             is_enough = is_settled and changed <= FEW_CHANGED and decided >= MOST_DECIDED
         return {"decided": decided, "changed": changed, "recent": RECENT, "is_enough": is_enough}
 
-    def labels(self, state: SessionState) -> list[PointLabel]:
-        """Return the label of each point; ValueError if no class has begun."""
+    def labels(self, state: SessionState) -> list[dict[str, Any]]:
+        """Return id, label, source ("given" by an answer or "inferred") and clearness of each point; ValueError without two classes."""
         if len(state.groups.all_apart()) < 2:
             raise ValueError("two classes at least are needed for labels: answer a few questions first")
         names = {one.key: one.name or f"group {one.key}" for one in state.groups.classes}
@@ -246,13 +230,15 @@ class Session:
         found, clusters = [], self.clusters(state)
         for i, (key, is_clear) in enumerate(zip(clusters.key.tolist(), clusters.is_clear.tolist())):
             given = named.get(i) or of.get(state.groups.of.get(i, -1))
-            label = given or names.get(key) or f"group {key}"
-            found.append(PointLabel(str(self.points.names[i]), label, "given" if given else "inferred", is_clear))
+            source = "given" if given else "inferred"
+            found.append(
+                {"id": self.points.names[i], "label": given or names[key], "source": source, "clear": is_clear}
+            )
         return found
 
     def compared(self, clusters: Clusters, state: SessionState) -> dict[str, float] | None:
-        """Return how well the clusters agree with the known labels; None without labels or answers."""
-        if self.points.classes is None or not state.answers:
+        """Return how well the clusters agree with the known labels; None without labels or clusters."""
+        if self.points.classes is None or len(state.groups.all_apart()) < 2:
             return None
         return agreement(clusters.key, self.points.classes)
 
@@ -277,3 +263,33 @@ def _named(answers: list[Answer]) -> dict[int, str]:
     for answer in answers:
         named |= dict.fromkeys(answer.named(), answer.name)
     return named
+
+
+def exported(session: Session, state: SessionState, name: str) -> bytes:
+    """Return the content of a file to download; ValueError if there is no answer yet or no such file.
+
+    The model is fitted to the constraints of the file without a warm start, so that it does not depend on the order of the
+    answers. The metric on the page differs from it by at most its gap.
+    """
+    if name not in DOWNLOADS:
+        raise ValueError(f"there is no file {name!r}; there are {', '.join(DOWNLOADS)}")
+    if name == "labels.json":
+        return json.dumps(session.labels(state), indent=1, ensure_ascii=False).encode()
+    if name == "labels.csv":
+        labels, text = session.labels(state), io.StringIO(newline="")
+        table = csv.DictWriter(text, list(labels[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows(labels)
+        return text.getvalue().encode()
+    if state.learned.rows is None:
+        raise ValueError("there are no answers yet, so there is nothing to download")
+    points, rows = session.points, state.learned.rows.constraints
+    with tempfile.TemporaryDirectory(prefix="bregmat-label-") as folder:
+        out = Path(folder) / name
+        if name == "model.bm":
+            learner = MetricLearner(**asdict(session.settings) | {"prior": state.learned.space.name})
+            learner.fit(points.X, constraints=rows)
+            save(out, learner, info={"source": points.title, "feature_names": list(points.features)})
+        else:
+            write_constraints(out, rows if points.sample_id is None else replace(rows, ids=np.array(points.names)))
+        return out.read_bytes()

@@ -1,4 +1,4 @@
-"""The content of a report, collected by the caller and checked once."""
+"""The content of a report, collected by the caller, and the scores of nearest neighbours on held-out points."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow
+from bregmat.base.html import SummaryRow
 from bregmat.estimators.linear_maps import inverse_deviations
-from bregmat_app.report.held_out import FoldScores
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -24,12 +23,55 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FoldScores:
+    """Scores of nearest neighbours on the same held-out folds for points as given, scaled, and learned."""
+
+    n_neighbors: int
+    n_folds: int
+    n_repeats: int
+    scores: NDArray[np.float64]  # (n_folds * n_repeats, 3): R² of values, or accuracy of classes
+    has_values: bool = False
+
+    @property
+    def accuracy(self) -> tuple[float, float, float]:
+        """Mean score as given, scaled, and learned."""
+        before, among_scaled, after = self.scores.mean(axis=0).tolist()
+        return before, among_scaled, after
+
+    @property
+    def spread(self) -> tuple[float, float, float]:
+        """Standard deviation of the score over folds."""
+        before, among_scaled, after = self.scores.std(axis=0, ddof=1).tolist()
+        return before, among_scaled, after
+
+    @property
+    def best_without(self) -> int:
+        """The better one without learning: 0 for points as given, 1 for scaled ones."""
+        return int(self.accuracy[1] >= self.accuracy[0])
+
+    @property
+    def is_gained(self) -> bool:
+        """Whether neighbours in the learned metric score higher than either without learning."""
+        return self.accuracy[2] > max(self.accuracy[:2])
+
+    def summary_row(self) -> SummaryRow:
+        """The row of the summary, with the standard deviation over folds."""
+        before, among_scaled, after = (f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, self.spread))
+        what = "R²" if self.has_values else "accuracy"
+        repeats = f"{self.n_repeats} x " if self.n_repeats > 1 else ""
+        return f"{self.n_neighbors}-NN {what}, {repeats}{self.n_folds}-fold", before, among_scaled, after
+
+    def compared(self) -> tuple[int, int, int]:
+        """Count the folds in which the learned metric is better than, equal to, and worse than the better one without learning."""
+        gain = self.scores[:, 2] - self.scores[:, self.best_without]
+        better, worse = int((gain > 0).sum()), int((gain < 0).sum())
+        return better, len(gain) - better - worse, worse
+
+
 @dataclass(frozen=True, eq=False)
 class ReportData:
-    """The content of a report. Certificate and history are read from `result`.
-
-    An argument that does not fit the points `X` raises `TypeError` or `ValueError`.
-    """
+    """The content of a report of a learned matrix. The certificate is read from `result`."""
 
     title: str  # heading of the page, e.g. "Metric learned from wine.csv"
     result: MatrixResult
@@ -46,26 +88,10 @@ class ReportData:
     warnings: Sequence[str] = ()  # remarks at the top of the page
     has_hard: bool | None = None  # whether any constraint must hold; None if that is not known
     held_out: FoldScores | None = None  # nearest-neighbour test of classes, for the headline
-    model_path: Any = None  # file of the model, for the lines of Python to copy
 
     def __post_init__(self) -> None:
-        if len(getattr(self.X, "shape", ())) != 2:
-            raise ValueError(f"X must have shape (n, d); got {np.shape(self.X)}.")
-        n = self.X.shape[0]
-        for name in ("y", "sample_id"):
-            if (value := getattr(self, name)) is None:
-                continue
-            value = np.asarray(value)
-            if value.shape != (n,):
-                raise ValueError(f"{name} must have shape ({n},), one entry per row of X; got {value.shape}.")
-            object.__setattr__(self, name, value)
-        if self.constraints is not None:
-            if self.constraints.ids is not None:
-                raise TypeError("constraints must be in row numbers; call constraints.locate(sample_id) first.")
-            self.constraints.check_range(n)
-        for row in self.summary:
-            if isinstance(row, str) or len(row) != 1 + len(SUMMARY_COLUMNS):
-                raise TypeError(f"a row of summary is (name, before, scaled, after); got {row!r}.")
+        if self.result.status in ("INFEASIBLE", "UNBOUNDED"):
+            raise ValueError(f"no matrix was learned, so there is nothing to report: {self.result.proof_text()}")
 
     @cached_property
     def points(self) -> Any:

@@ -66,7 +66,7 @@ function say(event, words) {
   if (line.send({ type: "say", event })) answeredAt = performance.now();
   else announce("Not connected: the answer was not sent.", true);
 }
-const WORDS = { same: "Same", different: "Different", undo: "Undone", redo: "Redone", soften: "Softened", drop: "Dropped" };
+const WORDS = { same: "Same", different: "Different", undo: "Undone", redo: "Redone", drop: "Dropped" };
 const act = (event) => say(event, WORDS[event.kind]);
 function pairOr(kind) {
   if (picks.length === 2) { const points = picks; setPicks([]); act({ kind, points }); }
@@ -197,9 +197,6 @@ line.addEventListener("details", ({ detail }) => {
   if (!shown || detail.version !== shown.version) return;
   details = detail;
   showGroups();
-  const n = detail.unmeetable.length;
-  $("unmeetable").hidden = !n;
-  $("unmeetable").textContent = `Not all answers can be met exactly: this is proven for ${n} of them, and it says something about the features, not about your answers. Keep them all. The metric weighs them against each other, and groups and labels use every one.`;
   showProgress();
   $("agreement-box").hidden = !detail.agreement;
   if (detail.agreement) fill($("agreement"), ...agreementRows(detail.agreement));
@@ -228,7 +225,7 @@ function showAnswers() {
   const kept = new Map(); // rows of which nothing changed are used again: hundreds of answers cost as little as few
   for (const answer of shown.answers.toReversed()) {
     const isIn = inConflict.has(answer.number), percent = Math.round(100 * (answer.violation ?? 0));
-    const key = [answer.number, answer.weight, answer.met, percent, isIn].join();
+    const key = [answer.number, answer.met, percent, isIn].join();
     kept.set(key, answerRows.get(key) ?? answerRow(answer, isIn, act, show));
   }
   answerRows = kept;

@@ -78,17 +78,14 @@ export function featureRows(features) {
   });
 }
 
-const BUTTONS = [["soften", "Soften"], ["drop", "Drop"]];
-
 export function answerRow(answer, contradicts, act, show) {
   const off = `${Math.max(1, Math.round(100 * (answer.violation ?? 0)))} %`;
   const state = contradicts ? ["contradicts", "bad"] : { yes: ["met", "good"], nearly: [`nearly met (${off})`, ""], no: [`missed by ${off}`, ""] }[answer.met];
-  const softened = answer.weight < 1 ? ` (softened, weight ${Number(answer.weight.toPrecision(2))})` : "";
   return el("li", {},
-    el("button", { type: "button", class: "what", key: `show-${answer.number}`, onclick: () => show(answer) }, `${answer.sentence}${softened}`),
+    el("button", { type: "button", class: "what", key: `show-${answer.number}`, onclick: () => show(answer) }, answer.sentence),
     el("span", { class: `state ${state[1]}` }, state[0]),
-    ...BUTTONS.map(([kind, word]) => el("button", {
-      type: "button", class: "small", key: `${kind}-${answer.number}`, "aria-label": `${word}: ${answer.sentence}`,
-      onclick: () => act({ kind, answer: answer.number }),
-    }, word)));
+    el("button", {
+      type: "button", class: "small", key: `drop-${answer.number}`, "aria-label": `Drop: ${answer.sentence}`,
+      onclick: () => act({ kind: "drop", answer: answer.number }),
+    }, "Drop"));
 }
