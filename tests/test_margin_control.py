@@ -1,13 +1,15 @@
 """Margin machines as a caller meets them: tolerances, solvers, limits, interruption, results, bad input."""
 
+import pickle
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_moons
+from sklearn.datasets import load_digits, make_moons
 
 from bregmat import ExitReason, Record, Status
-from bregmat.margin import ActiveSet, MarginProblem, kernel_source, train_margin
+from bregmat.margin import ActiveSet, MarginProblem, certificate, kernel_source, samples, train_margin
 from margin_cases import EXACT, blobs, gaussian, real_data, referee
 from states import saved_and_loaded
 
@@ -264,3 +266,50 @@ def test_a_kernel_that_breaks_is_named(solver):
     problem = MarginProblem.build(kernel_source([[0.0], [1.0], [2.0]], broken), [1, -1, 1])
     with pytest.raises(ValueError, match="broken is not finite"):
         train_margin(problem, solver=solver)
+
+
+# ---------------------------------------------------------------- cost
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "hard"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_newton_ends_the_search_of_a_small_machine(rng, loss, intercept):
+    """A search by coordinates alone takes two to ten times the steps to the same accuracy."""
+    X, y = blobs(rng, 400, distance=1.0 if loss != "hard" else 6.0)
+    settings = {
+        "C": np.inf if loss == "hard" else 3.0,
+        "squared_hinge": loss == "squared_hinge",
+        "intercept": intercept,
+    }
+    problem = MarginProblem.build(kernel_source(X, gamma=0.5), y, **settings)
+    result = train_margin(problem, tol=1e-9)
+    slow = train_margin(problem, solver=ActiveSet(violation_tol=1e-10))
+    dual, primal, _ = referee(gaussian(X, 0.5), problem, result)
+    assert result.status is Status.OPTIMAL and (primal - dual) / primal <= 1e-9
+    assert result.max_violation <= 1e-10
+    assert 2 * result.n_iter <= slow.n_iter
+
+
+def test_what_is_proven_about_samples_is_computed_when_it_is_read(rng, monkeypatch):
+    X, y = blobs(rng, 300)
+    calls, compute = [], certificate.certified_samples
+    monkeypatch.setattr(certificate, "certified_samples", lambda *args: calls.append(0) or compute(*args))
+    tracemalloc.start()
+    try:
+        result = train_margin(MarginProblem.build(kernel_source(X), y))
+        assert tracemalloc.get_traced_memory()[0] < 8 * 300**2  # the kernel is not kept for it
+    finally:
+        tracemalloc.stop()
+    assert result.status is Status.OPTIMAL and not calls
+    X[:] = 0.0  # the points may be changed meanwhile
+    copy = pickle.loads(pickle.dumps(result))
+    assert result.certified.any() and result.certified_support.any() and result.n_certified > 200 and len(calls) == 1
+    assert np.array_equal(copy.certified, result.certified) and len(calls) == 1
+
+
+def test_few_intercepts_are_tried_to_bound_the_optimal_ones(monkeypatch):
+    """Samples that differ in length: the search began at the shortest one and tried 14."""
+    X, digit = load_digits(return_X_y=True)
+    X, y = X[np.isin(digit, (3, 8))], np.where(digit[np.isin(digit, (3, 8))] == 3, 1.0, -1.0)
+    tried, compute = [], samples._Contributions._smallest_sum
+    monkeypatch.setattr(samples._Contributions, "_smallest_sum", lambda *args: tried.append(0) or compute(*args))
+    result = train_margin(MarginProblem.build(kernel_source(X - X.mean(axis=0), "linear"), y))
+    assert result.n_certified >= 328 and len(tried) <= 6
