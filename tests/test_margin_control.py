@@ -1,15 +1,13 @@
 """Margin machines as a caller meets them: tolerances, solvers, limits, interruption, results, bad input."""
 
-import pickle
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits, make_moons
+from sklearn.datasets import make_moons
 
 from bregmat import ExitReason, Record, Status
-from bregmat.margin import ActiveSet, MarginProblem, certificate, kernel_source, samples, train_margin
+from bregmat.margin import ActiveSet, MarginProblem, kernel_source, train_margin
 from margin_cases import EXACT, blobs, gaussian, real_data, referee
 from states import saved_and_loaded
 
@@ -286,30 +284,3 @@ def test_newton_ends_the_search_of_a_small_machine(rng, loss, intercept):
     assert result.status is Status.OPTIMAL and (primal - dual) / primal <= 1e-9
     assert result.max_violation <= 1e-10
     assert 2 * result.n_iter <= slow.n_iter
-
-
-def test_what_is_proven_about_samples_is_computed_when_it_is_read(rng, monkeypatch):
-    X, y = blobs(rng, 300)
-    calls, compute = [], certificate.certified_samples
-    monkeypatch.setattr(certificate, "certified_samples", lambda *args: calls.append(0) or compute(*args))
-    tracemalloc.start()
-    try:
-        result = train_margin(MarginProblem.build(kernel_source(X), y))
-        assert tracemalloc.get_traced_memory()[0] < 8 * 300**2  # the kernel is not kept for it
-    finally:
-        tracemalloc.stop()
-    assert result.status is Status.OPTIMAL and not calls
-    X[:] = 0.0  # the points may be changed meanwhile
-    copy = pickle.loads(pickle.dumps(result))
-    assert result.certified.any() and result.certified_support.any() and result.n_certified > 200 and len(calls) == 1
-    assert np.array_equal(copy.certified, result.certified) and len(calls) == 1
-
-
-def test_few_intercepts_are_tried_to_bound_the_optimal_ones(monkeypatch):
-    """Samples that differ in length: the search began at the shortest one and tried 14."""
-    X, digit = load_digits(return_X_y=True)
-    X, y = X[np.isin(digit, (3, 8))], np.where(digit[np.isin(digit, (3, 8))] == 3, 1.0, -1.0)
-    tried, compute = [], samples._Contributions._smallest_sum
-    monkeypatch.setattr(samples._Contributions, "_smallest_sum", lambda *args: tried.append(0) or compute(*args))
-    result = train_margin(MarginProblem.build(kernel_source(X - X.mean(axis=0), "linear"), y))
-    assert result.n_certified >= 328 and len(tried) <= 6

@@ -9,7 +9,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from bregmat import ExitReason, MarginSVC
-from bregmat.engine.loop import RunLog
 from bregmat.io import load, save
 from bregmat.margin import ActiveSet
 from bregmat.quadratic import MultiplicativeUpdates
@@ -31,24 +30,6 @@ def test_one_warning_when_stopped_early(request, data):
     with pytest.warns(ConvergenceWarning, match="stopped by TIME") as caught:
         machine.set_params(max_iter=None, max_seconds=1e-9).fit(X, y)
     assert len(caught) == 1
-
-
-def test_the_time_limit_includes_the_checks_of_the_points(iris, monkeypatch):
-    now, limits = [0.0], []
-    monkeypatch.setattr("bregmat.estimators.svm.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(
-        "bregmat.estimators.svm_pairs.RunLog",
-        lambda callback, seconds: limits.append(seconds) or RunLog(callback, None),
-    )
-    checked = MarginSVC._checked
-
-    def slowly(*args):
-        now[0] += 10.0
-        return checked(*args)
-
-    monkeypatch.setattr(MarginSVC, "_checked", slowly)
-    MarginSVC(max_seconds=30.0).fit(*iris)
-    assert limits == [20.0] * 3
 
 
 def test_a_warning_that_is_an_error_leaves_nothing_half_fitted(iris):

@@ -361,14 +361,15 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     @property
     def certified_(self) -> np.ndarray | list[np.ndarray]:
         """What is proven about each training example; see the attributes of the class."""
-        results = np.ravel(self.result_).tolist()
+        results = self.result_ if isinstance(self.result_, list) else [self.result_]
         roles = [np.where(one.certified, np.where(one.certified_support, 1, -1), 0).astype(np.int8) for one in results]
         return roles if len(roles) > 1 else roles[0]
 
     @property
     def n_certified_(self) -> np.ndarray:
         """Number of examples of each machine about which something is proven."""
-        return np.array([one.n_certified for one in np.ravel(self.result_)])
+        roles = self.certified_
+        return np.array([np.count_nonzero(role) for role in (roles if isinstance(roles, list) else [roles])])
 
     @property
     def coef_(self) -> np.ndarray:
