@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
@@ -71,7 +72,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     max_iter : int, optional
         Maximum number of iterations for every pair of classes. None stands for the solver's own limit.
     max_seconds : float, optional
-        Time limit in seconds for all pairs together. The gap of the last point is computed after it has passed.
+        Time limit in seconds for the whole fit. The gap of the last point is computed after it has passed.
     decision_function_shape : {"ovr", "ovo"}
         With more than two classes: one column per class (votes and confidences), or one column per pair.
     random_state : int, Generator, RandomState or None
@@ -204,10 +205,11 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         ConvergenceWarning
             The tolerance was not reached.
         """
+        begun = time.monotonic()
         with self._fitting():
             self._check_parameters()
             examples = self._checked(X, y, sample_weight)
-            pairs = train_pairs(self, examples)
+            pairs = train_pairs(self, examples, begun)
             check(max((pair.result for pair in pairs), key=lambda result: result.gap / result.tol))
             with held_interrupts():
                 self._keep(examples, pairs)
@@ -242,6 +244,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             )
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             weights = counts.sum() / (len(counts) * counts)
+        elif self.class_weight is None:
+            weights = np.ones(len(counts))
         else:
             if isinstance(self.class_weight, dict):
                 for label, weight in self.class_weight.items():
@@ -357,20 +361,15 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     @property
     def certified_(self) -> np.ndarray | list[np.ndarray]:
         """What is proven about each training example; see the attributes of the class."""
-        check_is_fitted(self)
-        roles = [np.where(one.certified, np.where(one.certified_support, 1, -1), 0) for one in self._results]
-        return roles[0].astype(np.int8) if len(roles) == 1 else [role.astype(np.int8) for role in roles]
+        results = self.result_ if isinstance(self.result_, list) else [self.result_]
+        roles = [np.where(one.certified, np.where(one.certified_support, 1, -1), 0).astype(np.int8) for one in results]
+        return roles if len(roles) > 1 else roles[0]
 
     @property
     def n_certified_(self) -> np.ndarray:
         """Number of examples of each machine about which something is proven."""
-        check_is_fitted(self)
-        return np.array([one.n_certified for one in self._results])
-
-    @property
-    def _results(self) -> list[MarginResult]:
-        """The results of all machines."""
-        return self.result_ if isinstance(self.result_, list) else [self.result_]
+        roles = self.certified_
+        return np.array([np.count_nonzero(role) for role in (roles if isinstance(roles, list) else [roles])])
 
     @property
     def coef_(self) -> np.ndarray:
