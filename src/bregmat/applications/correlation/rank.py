@@ -115,7 +115,7 @@ class FactorSearch:
         """Search from the nearest matrix without a rank, then from C; return why the search ended."""
         from scipy.optimize import minimize  # loads on first use, which keeps ``import bregmat`` quick
 
-        options = {"maxcor": 20, "gtol": 1e-9, "ftol": 1e-15, "maxiter": STEPS, "maxfun": 10 * STEPS}
+        options = {"gtol": 1e-9, "ftol": 1e-15, "maxiter": self.limit + 1, "maxfun": 20 * self.limit + 20}
         A = self.C.copy()
         if self.has_variances:
             # principal factors: the largest correlation of a variable estimates the variance that it shares with others
@@ -175,7 +175,8 @@ class FactorSearch:
         V, length = self._factor(w)
         L = V[:, : self.rank]
         # E = L L' - C; the diagonal of X is 1
-        E = L @ L.T - self.C
+        E = L @ L.T
+        E -= self.C
         diagonal = 1.0 - np.diag(self.C)
         np.fill_diagonal(E, 0.0)
         # gradient 2 E L with respect to V, orthogonal to the rows of V, over their lengths
