@@ -1,23 +1,14 @@
-"""What a pass of the multiplicative updates costs, and how many passes updates of blocks save.
+"""How many passes over the matrix the multiplicative updates make, and how many updates of blocks save.
 
-A pass gives ``A+ v`` and ``A- v`` for the kernel matrix of a margin machine. The rival is NumPy: four products of blocks of
-the class-sorted matrix with a vector, on every thread there is, in turn with ours in one process. Peak memory is that of a
-process that makes the tiles from blocks of the kernel, beside one that makes the matrix. Passes are counted until the relative
-duality gap, recomputed here from the coefficients alone, is 1e-3.
+Passes are counted until the relative duality gap, recomputed here from the coefficients alone, is 1e-3.
 
     BREGMAT_DATA=folder python benchmarks/bench_multiplicative.py    # 2 to 4 minutes; breast-cancer-wisconsin.data is read
-    python benchmarks/bench_multiplicative.py --no-runs              # the passes alone, no data needed
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -25,128 +16,7 @@ from typing import Any
 import harness
 import numpy as np
 
-SIZE = 10_000
-PASS_TARGET = 0.6  # of the time of the four products
-MEMORY_TARGET = 0.55  # of the matrix: half, and the padding of the classes to whole tiles
 GAP = 1e-3
-
-
-# ---------------------------------------------------------------- one pass
-class Points:
-    """A radial kernel of random points, block by block, so that the matrix is never there."""
-
-    def __init__(self, n: int) -> None:
-        self.X = np.random.default_rng(0).normal(size=(n, 5))
-
-    def block(self, I: np.ndarray, J: np.ndarray) -> np.ndarray:
-        A, B = self.X[I], self.X[J]
-        sq = (A**2).sum(1)[:, None] + (B**2).sum(1) - 2.0 * A @ B.T
-        return np.exp(-0.2 * np.maximum(sq, 0.0))
-
-
-def labels(n: int) -> np.ndarray:
-    return np.where(np.arange(n) < 2 * n // 5, 1.0, -1.0)
-
-
-def matrix(n: int) -> np.ndarray:
-    source, K = Points(n), np.empty((n, n))
-    for start in range(0, n, 50):  # no more beside the matrix than the tiles have beside them
-        rows = np.arange(start, min(start + 50, n))
-        K[rows] = source.block(rows, np.arange(n))
-    return K
-
-
-def four_products(K: np.ndarray, m: int, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``A+ v`` and ``A- v`` where the first ``m`` rows are one class."""
-    p, q = np.empty((2, len(v)), K.dtype)
-    p[:m], p[m:] = K[:m, :m] @ v[:m], K[m:, m:] @ v[m:]
-    q[:m], q[m:] = K[:m, m:] @ v[m:], K[m:, :m] @ v[:m]
-    return p, q
-
-
-def report_pass(rounds: int) -> None:
-    """Run in a fresh process: print the times of the passes as JSON."""
-    from bregmat.quadratic.splits import ClassBlocks, DenseSplit
-
-    y, K = labels(SIZE), matrix(SIZE)
-    m = int((y > 0).sum())
-    v = np.random.default_rng(1).random(SIZE)
-    tiles = ClassBlocks(K, y)
-    general = DenseSplit(K)  # the signs do not matter for the time
-    calls: dict[str, Callable[[], Any]] = {
-        "products": lambda: four_products(K, m, v),
-        "tiles": lambda: tiles.positive_negative(v),
-        "general": lambda: general.positive_negative(v),
-    }
-    wall: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():  # touches every page of memory
-        call()
-        call()
-    for _ in range(rounds):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            wall[name].append(time.perf_counter() - start)
-    error = max(
-        float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(calls["tiles"](), calls["products"](), strict=True)
-    )
-    medians = {name: statistics.median(times) for name, times in wall.items()}
-    print(json.dumps({**medians, "bytes": tiles.nbytes / K.nbytes, "error": error}))
-
-
-def report_memory(kind: str) -> None:
-    """Run in a fresh process: print the peak that the kernel adds, in MB, as JSON."""
-    from bregmat.quadratic.splits import ClassBlocks
-
-    small, y = Points(600), labels(600)
-    ClassBlocks(small, y).positive_negative(np.ones(600))
-    before = harness.peak_memory_mb()
-    if kind == "tiles":
-        ClassBlocks(Points(SIZE), labels(SIZE)).positive_negative(np.ones(SIZE))
-    else:
-        four_products(matrix(SIZE), 2 * SIZE // 5, np.ones(SIZE))
-    print(json.dumps(harness.peak_memory_mb() - before))
-
-
-def child(*arguments: str) -> Any:
-    command = [sys.executable, __file__, *arguments]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-
-
-def passes(rounds: int) -> None:
-    found = child("--pass", "--rounds", str(rounds))
-    ratio = found["tiles"] / found["products"]
-    peak = {kind: child("--memory", "--kind", kind) for kind in ("tiles", "matrix")}
-    share = peak["tiles"] / peak["matrix"]
-    row = [
-        "float64",
-        harness.seconds(found["products"]),
-        harness.seconds(found["tiles"]),
-        f"{ratio:.2f}",
-        f"<= {PASS_TARGET}: {met(ratio <= PASS_TARGET)}",
-        harness.seconds(found["general"]),
-        f"{peak['tiles']:.0f} of {peak['matrix']:.0f} MB",
-        f"{share:.2f}",
-        f"<= {MEMORY_TARGET}: {met(share <= MEMORY_TARGET)}",
-        f"{found['error']:.0e}",
-    ]
-    header = [
-        "n = 10,000",
-        "4 products",
-        "tiles",
-        "ratio",
-        "target",
-        "any A",
-        "peak memory",
-        "share",
-        "target",
-        "error",
-    ]
-    harness.print_table("one pass, both signs; median wall seconds, in turn", header, [row])
-
-
-def met(reached: bool) -> str:
-    return "met" if reached else "MISSED"
 
 
 # ---------------------------------------------------------------- passes to a gap
@@ -219,20 +89,16 @@ def machines() -> list[Machine]:
 def runs(cap: int) -> None:
     from bregmat.quadratic.multiplicative import MultiplicativeUpdates, UpdatesRun, run_updates
     from bregmat.quadratic.split_program import SplitProgram
-    from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 
-    def updated(machine: Machine, settings: MultiplicativeUpdates, is_dense: bool = False) -> UpdatesRun:
-        split: Any = ClassBlocks(machine.K, machine.y, ridge=machine.ridge)
-        if is_dense:
-            A = machine.K * np.outer(machine.y, machine.y)
-            split = DenseSplit(A + machine.ridge * np.eye(len(A)))
+    def updated(machine: Machine, settings: MultiplicativeUpdates) -> UpdatesRun:
+        A = machine.K * np.outer(machine.y, machine.y) + machine.ridge * np.eye(len(machine.y))
 
         def prove(state: Any) -> SimpleNamespace:
             gap = machine.gap(state.point.v)
             return SimpleNamespace(objective=state.point.F, dual_bound=np.nan, gap=gap)
 
         signs = machine.y if machine.intercept else None
-        program = SplitProgram(split, -np.ones(len(machine.y)), upper=machine.C, signs=signs)
+        program = SplitProgram(A, -np.ones(len(machine.y)), upper=machine.C, signs=signs)
         return run_updates(program, settings, prove=prove, tol=GAP, max_iter=cap)
 
     rows = []
@@ -241,7 +107,7 @@ def runs(cap: int) -> None:
         gap, F = machine.gap(end.x), np.array([record.objective for record in end.log.history])
         blocks = ""
         if not machine.intercept:
-            swept = updated(machine, MultiplicativeUpdates(block=32), is_dense=True)
+            swept = updated(machine, MultiplicativeUpdates(block=32))
             blocks = f"{'> ' if machine.gap(swept.x) > GAP else ''}{2 * swept.n_iter + 1}"
         rows.append(
             [
@@ -295,23 +161,11 @@ def small_programs(count: int = 800) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=30, help="passes of each kind (default 30)")
     parser.add_argument("--cap", type=int, default=2000, help="most steps of a run (default 2000)")
-    parser.add_argument("--no-runs", action="store_true", help="the cost of a pass alone")
-    parser.add_argument("--pass", dest="one_pass", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--kind", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.one_pass:
-        report_pass(args.rounds)
-    elif args.memory:
-        report_memory(args.kind)
-    else:
-        print(harness.machine() + "; all threads")
-        small_programs()
-        passes(args.rounds)
-        if not args.no_runs:
-            runs(args.cap)
+    print(harness.machine() + "; all threads")
+    small_programs()
+    runs(args.cap)
 
 
 if __name__ == "__main__":

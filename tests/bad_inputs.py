@@ -402,11 +402,6 @@ ENTRIES = {
         {"A": "A|b"},
     ),
     "nnqp": Entry(bregmat.nnqp, {"A": EYE, "b": -np.ones(4)}, {"A": table(EYE, square=True), "b": column(4)} | QP),
-    "nonnegative_least_squares": Entry(
-        bregmat.nonnegative_least_squares,
-        {"X": np.vstack([EYE, EYE]), "y": np.ones(8)},
-        {"X": table(np.vstack([EYE, EYE])), "y": column(8)} | QP,
-    ),
     "Factor.widened": Entry(
         Factor(np.eye(3)[:, :2]).widened,
         {"eps": 0.1},
@@ -970,9 +965,6 @@ ENTRIES |= {
         of_class("MatrixExponentiatedGradient", "regret"),
         {"U": EYE / 4},
         {"U": COMPARISON},
-    ),
-    "MatrixExponentiatedGradient.mix_with_prior": Entry(
-        of_class("MatrixExponentiatedGradient", "mix_with_prior"), {"share": 0.5}, {"share": number(-0.1, 1.1)}
     ),
     "MatrixExponentiatedGradient.transform": Entry(
         of_class("MatrixExponentiatedGradient", "transform"),

@@ -1,6 +1,7 @@
 """A running `bregmat label`, headless Chromium, and what the tests of the page do in it; fixtures are imported by name."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -31,9 +32,9 @@ class Page:
             command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self.link = self.process.stdout.readline().split()[-1]
-        self.inside = self.link.removesuffix("/")
-        self.origin = self.inside.rpartition("/")[0]
+        self.origin = self.link.split("/?")[0]
         self.host = self.origin.removeprefix("http://")
+        self.inside = None  # where the page is, known to who has used the link
 
     def stop(self, how=signal.SIGINT):
         self.process.send_signal(how)
@@ -42,10 +43,20 @@ class Page:
         self.process.stderr.close()
         return code
 
+    def cookie(self):
+        """The cookie for the token, as a program gets it; from then on the page's address is known."""
+        with urllib.request.urlopen(self.link) as answer_:
+            cookie, *facts = answer_.headers["set-cookie"].split("; ")
+            way = re.search(r"url=(/[^/]+)/", answer_.read().decode())[1]
+        assert f"Path={way}/" in facts
+        self.inside = self.origin + way
+        return cookie
+
     def visit(self, browser):
-        """Open the page in a browser."""
-        browser.get(self.link)
-        wait(browser, lambda: at(browser, "version") is not None, "the page")
+        """Open the page in a browser: by the link the first time."""
+        browser.get(f"{self.inside}/" if self.inside else self.link)
+        wait(browser, lambda: "token" not in browser.current_url and at(browser, "version") is not None, "the page")
+        self.inside = browser.current_url.rstrip("/")
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -22,9 +22,9 @@ def machine(rng, n=60, ridge=0.0):
     return K, y, K * np.outer(y, y) + ridge * np.eye(n)
 
 
-def updated(split, b, x0=None, *, upper=None, signs=None, settings=None, callback=None, max_seconds=None, **limits):
+def updated(A, b, x0=None, *, upper=None, signs=None, settings=None, callback=None, max_seconds=None, **limits):
     """Minimise ``1/2 v'Av + b'v`` over ``0 <= v <= upper``, and ``signs'v = signs'x0`` if there are signs."""
-    problem = SplitProgram(split, b, upper=upper, signs=signs)
+    problem = SplitProgram(A, b, upper=upper, signs=signs)
     run = run_updates(problem, settings, x0, log=RunLog(callback, max_seconds), **limits)
     state, rows = run.state, None if run.ray is None else np.flatnonzero(run.ray)
     return SimpleNamespace(

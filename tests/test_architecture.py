@@ -29,7 +29,7 @@ PUBLIC = {
     | {"nearest_correlation", "factor_correlation", "CorrelationResult", "shrink_correlation", "ShrinkResult"}
     | {"balanced_cut", "CutResult"}
     | {"semidefinite_program", "SemidefiniteResult", "unfold", "UnfoldResult"},
-    "quadratic programs": {"nnqp", "nonnegative_least_squares", "QPResult", "MultiplicativeUpdates"},
+    "quadratic programs": {"nnqp", "QPResult", "MultiplicativeUpdates"},
     "results": {
         "Result",
         "MatrixResult",

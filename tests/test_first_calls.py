@@ -64,7 +64,6 @@ ENTRIES = {
     "MarginSVC multiplicative": "bregmat.MarginSVC(solver='multiplicative', fit_intercept=False, tol=1e-2).fit(X, y)",
     "nnqp": "bregmat.nnqp(A, b)",
     "nnqp, equality": "bregmat.nnqp(A, b, upper=0.5, equality=(np.ones((1, 5)), np.ones(1)))",
-    "nonnegative_least_squares": "bregmat.nonnegative_least_squares(X, X[:, 0] + 1)",
     "nearest_correlation": "bregmat.nearest_correlation(np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]]))",
     "shrink_correlation": "bregmat.shrink_correlation(np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]]))",
     "factor_correlation": "bregmat.factor_correlation(np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]]), 1)",

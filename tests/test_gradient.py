@@ -11,7 +11,7 @@ from bregmat import VonNeumann
 from bregmat._kernels import lanczos
 from bregmat.online import MatrixExponentiatedGradient, SquaredLoss, bounds
 from bregmat.online.bounds import relative_entropy
-from bregmat.online.losses import as_online_loss
+from bregmat.online.settings import as_online_loss
 from gradient_streams import Absolute, Own, density, function, measured, stream, twin_trials
 from states import state_of
 
@@ -236,20 +236,6 @@ def test_one_point_and_two(rng):
     one = MatrixExponentiatedGradient(1, instances="vectors").partial_fit([[1.0], [0.0]], [1.0, 0.0])
     assert one.matrix() == pytest.approx(np.ones((1, 1)))
     assert one.loss_bound() == pytest.approx(0.0)
-
-
-def test_mixing_with_the_prior(rng):
-    for kind in ("pairs", "matrices"):
-        _, X, y = stream(rng, kind, 5, 100)
-        learner = MatrixExponentiatedGradient(5, instances=kind).partial_fit(X, y)
-        before, loss = learner.matrix(), learner.cumulative_loss_
-        learner.mix_with_prior(0.25)
-        assert np.abs(learner.matrix() - (0.75 * before + 0.05 * np.eye(5))).max() < EXACT
-        assert (learner.cumulative_loss_, learner.n_seen_) == (loss, 100)
-        assert learner.loss_bound() == np.inf
-        learner.partial_fit(X, y)
-        with pytest.raises(ValueError, match="share must be in"):
-            learner.mix_with_prior(1.5)
 
 
 def test_a_quantum_state_from_measurements(rng):

@@ -24,7 +24,7 @@ from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import LabelSettings, Learning, plane
 from bregmat_app.label.points import LARGE, SMALL, LabelPoints, pictures_in, text_features
 from bregmat_app.label.questions import next_question
-from bregmat_app.label.server import Guard
+from bregmat_app.label.safety import AccessControl
 from bregmat_app.label.session import Session, exported
 
 X, Y = load_wine(return_X_y=True)
@@ -936,13 +936,12 @@ def test_pictures_stay_in_their_folder(tmp_path):
 
 # ---------------------------------------------------------------- access control
 def test_who_is_let_in():
-    guard = Guard(None, 8000, "secret")
-    ours, way = {"host": "127.0.0.1:8000"}, "/secret/"
-    for path in (way, f"{way}pictures/3", way[:-1]):
-        assert guard.refusal(ours, path) == ""
-    assert guard.refusal({"host": "localhost:8000", "origin": "http://localhost:8000"}, way) == ""
+    announced = []
+    access = AccessControl(8000, announced.append)
+    ours = {"host": "127.0.0.1:8000"}
+    assert access.refusal(ours) == access.refusal({"host": "localhost:8000", "origin": "http://localhost:8000"}) == ""
     for host in ("evil.example:8000", "127.0.0.1", "127.0.0.1:8001", "127.0.0.1.nip.io:8000", ""):
-        assert guard.refusal({"host": host}, way)
+        assert access.refusal({"host": host})
     for origin in (
         "null",
         "http://evil.example",
@@ -950,7 +949,24 @@ def test_who_is_let_in():
         "https://127.0.0.1:8000",
         "http://127.0.0.1:8000.evil.example",
     ):
-        assert guard.refusal({**ours, "origin": origin}, way)
-    assert guard.refusal(ours, way, needs_origin=True)
-    for path in ("/", "", "/secre/", "/secret1/", "/sécret/", f"/x{way}", "/tab"):
-        assert guard.refusal(ours, path)
+        assert access.refusal({**ours, "origin": origin})
+    assert access.refusal(ours, needs_origin=True)
+    token = access.token
+    way = f"/{access.key}/"
+    assert (
+        not access.is_known(ours, way)
+        and access.admit("") is None
+        and access.admit(token[:-1]) is None
+        and announced == []
+    )
+    cookie = access.admit(token)
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and f"Path={way}" in cookie
+    assert cookie.startswith("bregmat-label-8000=")
+    sent = cookie.split(";")[0]
+    for path in (way, f"{way}pictures/3", way[:-1]):
+        assert access.is_known({**ours, "cookie": sent}, path)
+    for path in ("/", "", f"/{access.key[:-1]}/", f"/x{way}", "/tab"):
+        assert not access.is_known({**ours, "cookie": sent}, path)
+    for wrong in (sent[:-1], "\x00=;=;", sent.replace("8000", "8001")):
+        assert not access.is_known({**ours, "cookie": wrong}, way)
+    assert access.admit(token) is None and announced == [access.token] and access.token != token  # once only

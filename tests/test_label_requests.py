@@ -24,8 +24,8 @@ from label_pages import NoRedirect, demo, own_demo
 
 
 def status(page, path, method="GET", data=None, **headers):
-    """(status, headers) of one request; below the page's own address."""
-    request = urllib.request.Request(page.inside + path, data=data, method=method, headers=headers)
+    """(status, headers) of one request; below the page's own address where that is known."""
+    request = urllib.request.Request((page.inside or page.origin) + path, data=data, method=method, headers=headers)
     try:
         with urllib.request.build_opener(NoRedirect).open(request, timeout=10) as answer_:
             return answer_.status, dict(answer_.headers)
@@ -47,7 +47,15 @@ def raw(page, data):
 @pytest.mark.slow
 def test_hostile_requests(own_demo):
     demo = own_demo
-    code, headers = status(demo, "/")
+    assert status(demo, "/")[0] == status(demo, "/?token=wrong")[0] == status(demo, "/about.json")[0] == 403
+    assert status(demo, demo.link.removeprefix(demo.origin), host="evil.example")[0] == 403  # DNS rebinding
+    cookie = demo.cookie()
+    with pytest.raises(urllib.error.HTTPError, match="403") as caught:  # once only
+        urllib.request.urlopen(demo.link)
+    caught.value.close()
+    fresh = [demo.process.stdout.readline() for _ in range(2)][-1]  # the journal's line, then a new link
+    assert fresh.startswith(demo.origin) and fresh.strip() != demo.link
+    code, headers = status(demo, "/", cookie=cookie)
     assert (
         code == 200
         and "default-src 'none'" in headers["content-security-policy"]
@@ -60,7 +68,7 @@ def test_hostile_requests(own_demo):
         {"origin": "http://127.0.0.1:1"},
     ):
         for path in ("/", "/about.json", "/pictures/0", "/take/constraints.csv", "/static/main.js"):
-            assert status(demo, path, **more)[0] == 403
+            assert status(demo, path, cookie=cookie, **more)[0] == 403
     for path in (
         *(
             "/static/../server.py",
@@ -71,10 +79,10 @@ def test_hostile_requests(own_demo):
         ),
         *("/pictures/999999", "/pictures/-1", "/points/1797", "/pictures/..%2f", "/points/9999999999999999999999999"),
     ):
-        assert status(demo, path)[0] == 404
-    assert status(demo, "/take/model.bm")[0] == 409  # nothing was said yet
+        assert status(demo, path, cookie=cookie)[0] == 404
+    assert status(demo, "/take/model.bm", cookie=cookie)[0] == 409  # nothing was said yet
     for method in ("POST", "PUT", "DELETE"):
-        assert status(demo, "/", method=method, data=b"x" * 100_000)[0] == 405
+        assert status(demo, "/", method=method, data=b"x" * 100_000, cookie=cookie)[0] == 405
     assert raw(demo, b"GET / HTTP/1.1\r\nHost: " + b"a" * 100_000 + b"\r\n\r\n")[:12] in (
         b"",
         b"HTTP/1.1 400",
@@ -82,10 +90,10 @@ def test_hostile_requests(own_demo):
     )
     assert raw(demo, b"\x00\xff\xfe\r\n\r\n")[:12] in (b"", b"HTTP/1.1 400")
     address = f"ws{demo.inside.removeprefix('http')}/tab"
-    for origin in (None, "http://evil.example"):
-        with pytest.raises(InvalidStatus), connect(address, origin=origin):
+    for headers in ({"Cookie": cookie}, {"Cookie": cookie, "Origin": "http://evil.example"}, {"Origin": demo.origin}):
+        with pytest.raises(InvalidStatus), connect(address, additional_headers=headers, origin=None):
             pass
-    with connect(address, origin=demo.origin, max_size=None) as line:
+    with connect(address, additional_headers={"Cookie": cookie}, origin=demo.origin, max_size=None) as line:
         bad = [
             *(
                 "",
@@ -113,9 +121,12 @@ def test_hostile_requests(own_demo):
         with pytest.raises(Exception):  # noqa: B017 - the line is closed, in one of several ways
             while True:
                 line.recv(timeout=20)
-    with pytest.raises(InvalidStatus), connect(f"ws://{demo.host}/tab", origin=demo.origin):
-        pass  # without the key
-    assert status(demo, "/")[0] == 200  # and all is well
+    with (
+        pytest.raises(InvalidStatus),
+        connect(f"ws://{demo.host}/tab", additional_headers={"Cookie": cookie}, origin=demo.origin),
+    ):
+        pass  # the cookie without the key
+    assert status(demo, "/", cookie=cookie)[0] == 200  # and all is well
     assert len((demo.folder / "bregmat-label-demo.jsonl").read_text().splitlines()) == 1  # nothing got into the journal
 
 
@@ -131,14 +142,15 @@ def test_strangers_keep_no_connection(own_demo):
 
 
 @pytest.mark.slow
-def test_nothing_is_served_without_the_key(own_demo):
-    """DNS rebinding, too, is refused, whatever the address."""
-    assert status(own_demo, "/about.json")[0] == 200
-    assert status(own_demo, "/about.json", host="evil.example")[0] == 403
-    for address in (own_demo.origin, f"{own_demo.origin}/{'x' * 43}", own_demo.inside[:-1]):
+def test_the_cookie_is_bound_to_the_key_in_the_address(own_demo):
+    """A browser sends it below the key only, so that servers at other ports do not get it; who has it has nothing without the key."""
+    cookie, inside = own_demo.cookie(), own_demo.inside
+    assert status(own_demo, "/about.json", cookie=cookie)[0] == 200
+    assert status(own_demo, "/about.json")[0] == 403  # the key alone
+    for address in (own_demo.origin, f"{own_demo.origin}/{'x' * 43}", inside[:-1]):
         own_demo.inside = address
         for path in ("/", "/about.json", "/pictures/0", "/nothing"):
-            assert status(own_demo, path)[0] == 403
+            assert status(own_demo, path, cookie=cookie)[0] == 403
 
 
 @pytest.mark.slow
@@ -181,7 +193,7 @@ def test_bad_arguments(arguments, words, tmp_path, rng):
 
 
 @pytest.mark.slow
-def test_the_link_is_not_among_the_arguments_of_the_browser(tmp_path):
+def test_the_token_is_not_among_the_arguments_of_the_browser(tmp_path):
     """Other users see these: the browser is given a file for its owner alone, which leads to the page and goes with it."""
     told = tmp_path / "told"
     script = tmp_path / "browser"
@@ -200,7 +212,7 @@ def test_the_link_is_not_among_the_arguments_of_the_browser(tmp_path):
             process.send_signal(signal.SIGINT)
     shown = told.read_text().strip()
     file = Path(shown.removeprefix("file://"))
-    assert shown.startswith("file://") and link not in shown
+    assert shown.startswith("file://") and "token" not in shown
     assert link in (tmp_path / "kept").read_text()
     assert not file.exists() and not file.parent.exists()
     assert process.returncode == 0
@@ -212,7 +224,7 @@ def test_an_interrupt_right_after_the_link_ends_the_page(share, tmp_path):
     """Also while it learns for the first time: a solver would take the interrupt for its own."""
     command = [sys.executable, "-m", "bregmat", "label", "--demo", "--no-browser"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline().startswith("page ")
+        assert "token" in process.stdout.readline()
         time.sleep(0.2 * share)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

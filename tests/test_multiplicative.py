@@ -1,6 +1,6 @@
 """Runs of the multiplicative updates: bounds, the sum constraint, subsets, clamping, acceleration, Table 1.
 
-The numbered equations are in test_equations_multiplicative.py, the splits and their kernels in test_splits.py.
+The numbered equations are in test_equations_multiplicative.py, the products A+ v and A- v in test_splits.py.
 """
 
 import importlib
@@ -12,9 +12,8 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
-from bregmat import ExitReason, MarginSVC
+from bregmat import ExitReason, MarginSVC, Status
 from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, nnqp, run_updates
-from bregmat.quadratic.splits import ClassBlocks, DenseSplit, margin_split
 from bregmat.quadratic.updates import balanced_step, clamped_lower, spread, step
 from bregmat_papers.datasets import load_sonar_split
 from split_runs import machine, twin, updated
@@ -49,7 +48,7 @@ def best(A, b, *, upper=None, signs=None):
 def test_box_is_monotone_and_optimal(rng):
     K, y, A = machine(rng)
     b, C = -np.ones(len(y)), 2.0
-    end = updated(ClassBlocks(K, y), b, np.ones(len(y)), upper=C, tol=1e-7, max_iter=20_000)
+    end = updated(K * np.outer(y, y), b, np.ones(len(y)), upper=C, tol=1e-7, max_iter=20_000)
     assert end.exit_reason is ExitReason.TOLERANCE and falls(end, len(y) * C)
     assert (end.x >= 0).all() and (end.x <= C).all() and (end.x == C).sum() > 5 and (end.x == 0).sum() > 5
     assert end.objective == pytest.approx(best(A, b, upper=C), rel=1e-7)
@@ -60,7 +59,7 @@ def test_bounds_may_differ_and_may_be_zero(rng):
     K, y, A = machine(rng)
     upper = rng.exponential(size=len(y))
     upper[:5], upper[5:10] = 0.0, np.inf
-    end = updated(DenseSplit(A), -np.ones(len(y)), upper=upper, tol=1e-6, max_iter=20_000)
+    end = updated(A, -np.ones(len(y)), upper=upper, tol=1e-6, max_iter=20_000)
     assert end.exit_reason is ExitReason.TOLERANCE
     g = A @ end.x - 1
     assert (end.x[:5] == 0).all() and (end.x <= upper).all()
@@ -72,7 +71,7 @@ def test_bounds_may_differ_and_may_be_zero(rng):
 def test_sum_constraint_is_monotone_and_optimal(rng, upper):
     K, y, A = machine(rng, ridge=0.1)
     b = -np.ones(len(y))
-    end = updated(ClassBlocks(K, y, ridge=0.1), b, upper=upper, signs=y, tol=1e-7, max_iter=20_000)
+    end = updated(A, b, upper=upper, signs=y, tol=1e-7, max_iter=20_000)
     assert end.exit_reason is ExitReason.TOLERANCE and falls(end, end.x.sum())
     assert abs(y @ end.x) <= 1e-14 * len(y) * end.x.sum()
     assert end.objective == pytest.approx(best(A, b, upper=upper, signs=y), rel=1e-6)
@@ -84,7 +83,7 @@ def test_sum_constraint_is_monotone_and_optimal(rng, upper):
 def test_the_total_of_the_start_is_kept(rng):
     _, y, A = machine(rng)
     x0 = rng.exponential(size=len(y))
-    end = updated(DenseSplit(A), -np.ones(len(y)), x0, signs=y, upper=5.0, max_iter=50)
+    end = updated(A, -np.ones(len(y)), x0, signs=y, upper=5.0, max_iter=50)
     assert y @ end.x == pytest.approx(y @ x0, abs=1e-13 * x0.sum())
     assert falls(end, x0 @ np.abs(A) @ x0)
 
@@ -132,7 +131,7 @@ def test_spread_is_the_nearest_point_in_relative_entropy(rng):
 def test_everything_may_vanish_under_a_zero_sum():
     """The optimum is zero, on a row of zeros too, and the multiplier proves it."""
     A, b, y = np.diag([0.0, 5.0, 3.0]), np.array([0.4, 2.0, 0.5]), np.array([-1.0, 1.0, 1.0])
-    end = updated(DenseSplit(A), b, signs=y)
+    end = updated(A, b, signs=y)
     assert end.exit_reason is ExitReason.TOLERANCE and end.x.max() < 1e-15
     assert (b + end.multiplier * y >= -1e-6).all()  # the tolerance
 
@@ -144,7 +143,7 @@ def test_what_vanishes_is_zero_where_zero_is_optimal(rng):
     b = -np.ones(len(y))
     known = {"upper": 2.0, "tol": 1e-8, "max_iter": 50_000}
     with_, without = (
-        updated(ClassBlocks(K, y), b, settings=MultiplicativeUpdates(clamp=clamp), **known) for clamp in (EPS, 0.0)
+        updated(K * np.outer(y, y), b, settings=MultiplicativeUpdates(clamp=clamp), **known) for clamp in (EPS, 0.0)
     )
     gone = with_.x == 0
     assert gone.sum() > 10 and ((A @ with_.x + b)[gone] >= 0).all()
@@ -157,7 +156,7 @@ def test_a_variable_that_waits_may_grow_again():
     """Zero meets the conditions for the second variable while the first is large, and not at the optimum (0, 1)."""
     A, b = np.array([[1.0, 2.0], [2.0, 4.1]]), np.array([-1.0, -4.1])
     start = np.array([1e6, 1e-13])
-    end = updated(DenseSplit(A), b, start, settings=MultiplicativeUpdates(clamp=1e-6), tol=1e-10, max_iter=5000)
+    end = updated(A, b, start, settings=MultiplicativeUpdates(clamp=1e-6), tol=1e-10, max_iter=5000)
     assert end.exit_reason is ExitReason.TOLERANCE
     np.testing.assert_allclose(end.x, [0.0, 1.0], atol=3e-6)  # the second one was solved for beside the clamp, 1e-6
 
@@ -172,7 +171,7 @@ def test_zeros_of_a_start_leave_zero_only_with_a_clamp(rng):
     K, y, _ = machine(rng)
     x0 = np.ones(len(y))
     x0[::2] = 0.0
-    split, b = ClassBlocks(K, y), -np.ones(len(y))
+    split, b = K * np.outer(y, y), -np.ones(len(y))
     held = updated(split, b, x0, upper=2.0, settings=MultiplicativeUpdates(clamp=0.0), tol=1e-3, max_iter=500)
     freed = updated(split, b, x0, upper=2.0, tol=1e-3, max_iter=5000)
     assert (held.x[::2] == 0).all() and held.violation > 0.1 and held.exit_reason is not ExitReason.TOLERANCE
@@ -184,19 +183,19 @@ def test_zeros_of_a_start_leave_zero_only_with_a_clamp(rng):
 def test_an_unbounded_row_is_named():
     A = np.diag([1.0, 0.0, 2.0, 0.0])
     b = np.array([-1.0, 1.0, -1.0, -1.0])
-    end = updated(DenseSplit(A), b)
+    end = updated(A, b)
     assert end.exit_reason is ExitReason.CERTIFICATE and end.unbounded_row == 3
-    bounded = updated(DenseSplit(A), b, upper=np.array([np.inf, np.inf, np.inf, 7.0]), tol=1e-12)
+    bounded = updated(A, b, upper=np.array([np.inf, np.inf, np.inf, 7.0]), tol=1e-12)
     assert bounded.unbounded_row is None and bounded.exit_reason is ExitReason.TOLERANCE
     np.testing.assert_allclose(bounded.x, [1.0, 0.0, 0.5, 7.0])
 
 
 def test_an_unbounded_pair_under_a_sum_constraint_is_named():
     A, y = np.diag([1.0, 0.0, 0.0]), np.array([1.0, 1.0, -1.0])
-    end = updated(DenseSplit(A), np.array([-1.0, 1.0, -2.0]), signs=y)
+    end = updated(A, np.array([-1.0, 1.0, -2.0]), signs=y)
     assert end.exit_reason is ExitReason.CERTIFICATE and end.unbounded_row == 2
     # either row alone has no end, but the sum holds them both
-    end = updated(DenseSplit(A), np.array([-1.0, 2.0, -1.5]), signs=y, tol=1e-10)
+    end = updated(A, np.array([-1.0, 2.0, -1.5]), signs=y, tol=1e-10)
     assert end.unbounded_row is None and end.exit_reason is ExitReason.TOLERANCE
     np.testing.assert_allclose(end.x, [2.5, 0.0, 2.5], rtol=1e-7)
 
@@ -208,22 +207,22 @@ def test_scales_far_from_one(rng, scale, constrained):
     K, y, A = machine(rng, 30, ridge=0.1)
     b, signs = -np.ones(len(y)), y if constrained else None
     known = {"signs": signs, "max_iter": 30}
-    one, far = updated(DenseSplit(A), b, **known), updated(DenseSplit(scale * A), scale * b, **known)
+    one, far = updated(A, b, **known), updated(scale * A, scale * b, **known)
     np.testing.assert_allclose(far.x, one.x, rtol=1e-9, atol=1e-12)
     assert far.multiplier == pytest.approx(scale * one.multiplier, rel=1e-8)
 
 
 def test_missing_numbers_end_a_run():
     A = np.array([[1.0, np.nan], [np.nan, 1.0]])
-    end = updated(DenseSplit(A), -np.ones(2))
+    end = updated(A, -np.ones(2))
     assert end.exit_reason is ExitReason.NONFINITE
-    end = updated(DenseSplit(np.eye(2)), np.array([-1.0, np.nan]), signs=np.array([1.0, -1.0]))
+    end = updated(np.eye(2), np.array([-1.0, np.nan]), signs=np.array([1.0, -1.0]))
     assert end.exit_reason is ExitReason.NONFINITE
 
 
 def test_callback_limits_and_history(rng):
     K, y, _ = machine(rng)
-    split, b, seen = ClassBlocks(K, y), -np.ones(len(y)), []
+    split, b, seen = K * np.outer(y, y), -np.ones(len(y)), []
     end = updated(split, b, upper=1.0, tol=0.0, callback=lambda record: seen.append(record) or len(seen) == 4)
     assert end.exit_reason is ExitReason.INTERRUPTED and end.n_iter == 3 and end.history == seen
     assert [record.iteration for record in seen] == [0, 1, 2, 3]
@@ -248,9 +247,19 @@ def test_the_programs_gap_ends_the_run(rng):
         dual, primal = x.sum() - 0.5 * x @ (p - q), 0.5 * x @ (p - q) + C * np.maximum(1 - p + q, 0).sum()
         return SimpleNamespace(objective=primal, dual_bound=dual, gap=(primal - dual) / primal)
 
-    end = run_updates(SplitProgram(ClassBlocks(K, y), -np.ones(len(y)), upper=C), prove=prove, tol=1e-3)
+    end = run_updates(SplitProgram(K * np.outer(y, y), -np.ones(len(y)), upper=C), prove=prove, tol=1e-3)
     assert end.exit_reason is ExitReason.TOLERANCE and 0 < end.proof.gap <= 1e-3
     assert [record.gap <= 1e-3 for record in end.log.history[-2:]] == [False, True]
+
+
+@pytest.mark.parametrize("C", [1.0, np.inf])
+def test_a_machine_without_intercept_is_trained_in_blocks(rng, C):
+    K, y, A = machine(rng)
+    settings = {"C": C, "fit_intercept": False, "kernel": "precomputed", "tol": 1e-4}
+    fitted = MarginSVC(solver=MultiplicativeUpdates(block=7), **settings).fit(K, y)
+    alpha = fitted.result_.alpha
+    assert fitted.result_.status is Status.OPTIMAL
+    assert 0.5 * alpha @ A @ alpha - alpha.sum() == pytest.approx(best(A, -np.ones(len(y)), upper=C), rel=2e-4)
 
 
 def test_settings_are_checked():
@@ -260,12 +269,12 @@ def test_settings_are_checked():
         MultiplicativeUpdates(max_iter=2.5)
     with pytest.raises(ValueError, match="block must be at least 1; got 0"):
         MultiplicativeUpdates(block=0)
-    with pytest.raises(TypeError, match="block=...\\) needs a program of nnqp without an equality"):
+    with pytest.raises(TypeError, match="block=...\\) takes no equality or intercept"):
         nnqp(np.eye(2), [-1.0, 1.0], equality=([1.0, 1.0], 1.0), solver=MultiplicativeUpdates(block=1))
 
 
 def test_violation_is_zero_exactly_at_optimality():
-    program, one = SplitProgram(DenseSplit(np.diag([2.0, 1.0, 0.0])), np.zeros(3), upper=1.0), np.ones(3)
+    program, one = SplitProgram(np.diag([2.0, 1.0, 0.0]), np.zeros(3), upper=1.0), np.ones(3)
     assert program.violation(np.array([0.5, 0.0, 1.0]), np.array([0.0, 3.0, -1.0]), one) == 0
     assert program.violation(np.array([0.5, 0.0, 1.0]), np.array([0.1, 3.0, -1.0]), one) == pytest.approx(0.1)
     assert program.violation(np.array([0.5, 0.0, 0.9]), np.array([0.0, 3.0, -1.0]), one) == 1.0
@@ -275,7 +284,7 @@ def test_violation_is_zero_exactly_at_optimality():
 # ---------------------------------------------------------------- the result
 def test_objective_of_a_run_is_that_of_its_point(rng):
     K, y, A = machine(rng)
-    end = updated(ClassBlocks(K, y), -np.ones(len(y)), upper=1.0, tol=1e-4)
+    end = updated(K * np.outer(y, y), -np.ones(len(y)), upper=1.0, tol=1e-4)
     assert end.objective == pytest.approx(0.5 * end.x @ A @ end.x - end.x.sum(), rel=1e-12)
     assert end.x @ (0.5 * (end.positive - end.negative) - 1.0) == end.objective
 
@@ -294,7 +303,7 @@ def test_table_1_sonar(data_home):
     errors = {256: [], 512: []}
     for K, K_test in kernels:
         for n_steps, found in errors.items():
-            end = updated(ClassBlocks(K, y), -np.ones(104), np.ones(104), tol=0.0, max_iter=n_steps)
+            end = updated(K * np.outer(y, y), -np.ones(104), np.ones(104), tol=0.0, max_iter=n_steps)
             found.append(int((np.sign(K_test @ (end.x * y)) != y_test).sum()))
             # where rounding ends a run early, its point is optimal to the last digit
             assert end.n_iter == n_steps or end.violation < 1e-15
@@ -402,7 +411,7 @@ def test_hard_margin_coefficients_are_those_of_the_updates_over_the_smallest_mar
     K = (X @ X.T + 1) ** 2
     updates = MultiplicativeUpdates(clamp=0.0)
     bare = run_updates(
-        SplitProgram(margin_split(K, y), -np.ones(30)), updates, np.ones(30), tol=0.0, max_iter=n_updates
+        SplitProgram(K * np.outer(y, y), -np.ones(30)), updates, np.ones(30), tol=0.0, max_iter=n_updates
     )
     v = bare.x
     settings = {"C": np.inf, "fit_intercept": False, "solver": updates, "tol": 1e-15, "max_iter": n_updates}

@@ -4,7 +4,6 @@ import sys
 
 import numpy as np
 import pytest
-from scipy import sparse
 from scipy.optimize import lsq_linear, nnls
 
 from bregmat import ExitReason, Status
@@ -15,7 +14,6 @@ from bregmat.quadratic import (
     QPResult,
     QuadraticProgram,
     nnqp,
-    nonnegative_least_squares,
 )
 from cases import random_program
 from formulas import least_over_supports
@@ -263,41 +261,6 @@ def test_active_set_on_many_variables(rng):
     reference = nnqp(A, b, upper=boxed, equality=(row, row @ start))
     assert reference.solver == "pivoting"
     np.testing.assert_allclose(end.x, reference.x, atol=1e-10)
-
-
-# ---------------------------------------------------------------- least squares
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, sparse.csc_array])
-def test_least_squares_against_scipy(rng, form):
-    for m, n in ((60, 25), (25, 60), (40, 40)):
-        X = rng.standard_normal((m, n)) * (rng.random((m, n)) < 0.5)
-        t = rng.standard_normal(m)
-        result = nonnegative_least_squares(form(X), t)
-        reference = nnls(X, t, maxiter=1000)[1]
-        assert result.status is Status.OPTIMAL
-        assert result.objective == pytest.approx(0.5 * reference**2, rel=1e-10, abs=1e-13)
-        assert result.dual_bound <= result.objective + 1e-13
-        np.testing.assert_allclose(result.dual, X.T @ (X @ result.x - t), atol=1e-12)
-
-
-def test_least_squares_loses_nothing_to_the_gram_matrix(rng):
-    """Condition 1e6, so 1e12 for the Gram matrix: the residual of the conditions is that of the data."""
-    X, t = regression(rng, 40, decades=6)
-    result = nonnegative_least_squares(X, t)
-    g = X.T @ (X @ result.x - t)
-    assert np.abs(np.where(result.x > 0, g, np.minimum(g, 0))).max() <= 1e-13 * np.abs(X.T @ t).max()
-    X, t = regression(rng, 40, decades=4)
-    F = np.flatnonzero((x := nonnegative_least_squares(X, t).x) > 0)
-    # 1e4 for the condition of X, a few units of rounding; from the Gram matrix alone it would be 1e8
-    np.testing.assert_allclose(x[F], np.linalg.lstsq(X[:, F], t, rcond=None)[0], atol=3e-11 * x.max())
-
-
-def test_least_squares_with_bounds_and_rows(rng):
-    X, t = regression(rng, 30)
-    result = nonnegative_least_squares(X, t, upper=0.5, equality=(np.ones(30), 3.0))
-    assert result.status is Status.OPTIMAL
-    assert result.x.sum() == pytest.approx(3.0, rel=1e-13)
-    direct = nnqp(X.T @ X, -X.T @ t, upper=0.5, equality=(np.ones(30), 3.0))
-    np.testing.assert_allclose(result.x, direct.x, atol=1e-12)
 
 
 # ---------------------------------------------------------------- the updates through the same door

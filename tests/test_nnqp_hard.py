@@ -6,13 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from bregmat import ExitReason, Status, verify
 from bregmat.quadratic import (
     QuadraticProgram,
     nnqp,
-    nonnegative_least_squares,
 )
 from suite.rational import exact_outcome
 
@@ -257,27 +255,6 @@ def test_sizes_whose_products_overflow_are_refused(a, c):
         nnqp(a * np.eye(2), -c * np.ones(2))
 
 
-@pytest.mark.parametrize(("sx", "sy"), [(1e28, 1.0), (1.0, 1e28), (1e-28, 1.0), (1e-28, 1e-28), (1e28, 1e-28)])
-def test_least_squares_of_any_size(rng, sx, sy):
-    X = rng.standard_normal((9, 4))
-    y = X @ [1.0, 2.0, 0.0, 3.0] + rng.standard_normal(9)
-    plain, result = nonnegative_least_squares(X, y), nonnegative_least_squares(sx * X, sy * y)
-    assert result.status is Status.OPTIMAL
-    np.testing.assert_allclose(result.x, sy / sx * plain.x, rtol=1e-12)
-    mixed = nonnegative_least_squares(X * [1, 1e-15, 1, 1e15], y, upper=np.full(4, np.inf))
-    np.testing.assert_allclose(mixed.x * [1, 1e-15, 1, 1e15], plain.x, rtol=1e-11, atol=1e-14)
-
-
-@pytest.mark.parametrize("form", [np.asarray, sparse.csc_array])
-def test_least_squares_refuses_sizes_whose_squares_overflow(form):
-    X = np.eye(3)
-    for size in (1e31, 1e-31):
-        with pytest.raises(ValueError, match="largest entry of column 1 of X must be between 1e-30 and 1e"):
-            nonnegative_least_squares(form(X * [1.0, size, 1.0]), np.ones(3))
-        with pytest.raises(ValueError, match=r"largest \|y\| must be between"):
-            nonnegative_least_squares(form(X), size * np.ones(3))
-
-
 # ---------------------------------------------------------------- Ctrl-C, wherever it comes
 def test_interrupt_before_the_second_solver(rng, monkeypatch):
     """What pivoting has found is kept."""
@@ -285,7 +262,7 @@ def test_interrupt_before_the_second_solver(rng, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["bregmat.quadratic.solve"], "rough_point", interrupt)
+    monkeypatch.setattr(sys.modules["bregmat.quadratic.nnqp"], "rough_point", interrupt)
     X = rng.standard_normal((5, 12))
     with pytest.warns(RuntimeWarning, match="nnqp was interrupted"):
         result = nnqp(X.T @ X, -np.ones(12), equality=(np.ones(12), 1.0))
@@ -318,42 +295,10 @@ def test_ill_conditioned_but_proven(rng, solver, decades):
     U, _, V = np.linalg.svd(X, full_matrices=False)
     X = (U * np.logspace(0, -decades, 40)) @ V
     t = X @ np.maximum(rng.standard_normal(40), 0) + 0.01 * rng.standard_normal(80)
-    for result in (nnqp(X.T @ X, -X.T @ t, solver=solver), nonnegative_least_squares(X, t, solver=solver)):
-        assert result.status is Status.OPTIMAL
-        assert result.gap <= 1e-8
-        assert result.kkt_residual <= 1e-12
-
-
-# ---------------------------------------------------------------- least squares
-def test_least_squares_knows_its_residual(rng):
-    X = rng.standard_normal((20, 5))
-    v = rng.random(5)
-    y = X @ v
-    result = nonnegative_least_squares(X, y)
-    r = X @ result.x - y
-    assert result.objective == 0.5 * r @ r
-    assert 0 <= result.dual_bound <= result.objective <= 1e-28 * (y @ y)
-    assert result.history[-1].objective == result.objective
-    y = y + rng.standard_normal(20)
-    seen = []
-    result = nonnegative_least_squares(X, y, callback=seen.append)
-    r = X @ result.x - y
-    assert result.objective == pytest.approx(0.5 * r @ r, rel=1e-15)
-    # every record has its constant
-    assert all(record.objective >= 0.5 * r @ r * (1 - 1e-12) for record in [*seen, *result.history])
-    assert seen
-
-
-def test_verdict_of_the_corrected_point(rng):
-    """Columns over twelve decades and one free set only: what the correction reached is what is judged."""
-    reached = 0
-    for n in range(10, 80):
-        X = rng.standard_normal((2 * n, n)) * 10 ** rng.uniform(-6, 6, n)
-        result = nonnegative_least_squares(X, rng.standard_normal(2 * n), max_iter=1)
-        assert (result.gap <= 1e-8) == (result.status is Status.OPTIMAL)
-        assert result.gap <= 1e-8 or result.kkt_residual > 1e-12
-        reached += result.kkt_residual <= 1e-12
-    assert reached >= 20
+    result = nnqp(X.T @ X, -X.T @ t, solver=solver)
+    assert result.status is Status.OPTIMAL
+    assert result.gap <= 1e-8
+    assert result.kkt_residual <= 1e-12
 
 
 # ---------------------------------------------------------------- quadratic programs whose solution is 0

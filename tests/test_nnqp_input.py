@@ -1,4 +1,4 @@
-"""What nnqp and nonnegative_least_squares say to bad input."""
+"""What nnqp says to bad input."""
 
 import re
 
@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from bregmat import nearest_correlation
-from bregmat.quadratic import ExactActiveSet, QuadraticProgram, nnqp, nonnegative_least_squares
+from bregmat.quadratic import ExactActiveSet, QuadraticProgram, nnqp
 
 I2 = np.eye(2)
 NAN = np.array([[1.0, 0.0], [0.0, np.nan]])
@@ -136,44 +136,6 @@ def test_bad_input(name):
     given, error, message = CASES[name]
     with pytest.raises(error, match=re.escape(message)):
         nnqp(**{"A": I2, "b": -np.ones(2), **given})
-
-
-DATA_CASES = {
-    "X a vector": ({"X": np.ones(3)}, ValueError, "X must be 2-dimensional"),
-    "X with NaN": ({"X": NAN}, ValueError, "X must be finite; got NaN or infinity in row 1"),
-    "X sparse with NaN": ({"X": sparse.csr_matrix(NAN)}, ValueError, "X must be finite; got NaN or infinity in row 1"),
-    "X sparse and complex": (
-        {"X": sparse.csr_array(1j * I2)},
-        TypeError,
-        "X must be real; got complex numbers.",
-    ),
-    "X ragged": ({"X": [[1.0, 0.0], [0.0]]}, TypeError, "X must have rows of one length"),
-    "X masked": (
-        {"X": np.ma.masked_array(I2, mask=I2 > 0)},
-        ValueError,
-        "X must have no masked entries; got some in rows 0, 1.",
-    ),
-    "callback a number": ({"callback": 3}, TypeError, "callback must be callable; got 3."),
-    "X without columns": (
-        {"X": np.ones((2, 0))},
-        ValueError,
-        "X must have at least one row and one column; got shape (2, 0).",
-    ),
-    "y too long": ({"y": np.ones(3)}, ValueError, "y must have one entry per row of X (2); got shape (3,)."),
-    "y with NaN": ({"y": [1.0, np.nan]}, ValueError, "y must be finite; got nan in row 1"),
-    "upper negative": ({"upper": -1.0}, ValueError, "upper must be at least 0"),
-    "x0 above": ({"x0": [2.0, 0.0], "upper": 1.0}, ValueError, "x0 must lie in [0, upper]"),
-    "solver unknown": ({"solver": "lasso"}, ValueError, "solver must be one of"),
-    "tol a word": ({"tol": "small"}, TypeError, "tol must be a number"),
-    "max_seconds zero": ({"max_seconds": 0}, ValueError, "max_seconds must be positive"),
-}
-
-
-@pytest.mark.parametrize("name", DATA_CASES)
-def test_bad_data(name):
-    given, error, message = DATA_CASES[name]
-    with pytest.raises(error, match=re.escape(message)):
-        nonnegative_least_squares(**{"X": I2, "y": np.ones(2), **given})
 
 
 def test_indefinite_matrix_that_no_minor_shows():

@@ -27,7 +27,7 @@ from bregmat import (
     nearest_metric,
 )
 from bregmat.online import MatrixExponentiatedGradient
-from bregmat.quadratic import nnqp, nonnegative_least_squares
+from bregmat.quadratic import nnqp
 from cases import DIVERGENCES, LOSSES, OPERATORS, dense
 from formulas import vector_divergence
 
@@ -559,15 +559,6 @@ def test_nnqp_meets_its_conditions(program):
     assert (gradient >= -1e-9 * size).all()
     assert np.abs(x * gradient).max(initial=0.0) <= 1e-8 * size * (1 + np.abs(x).max(initial=0.0))
     assert result.dual_bound <= result.objective + 1e-12 * size
-
-
-@few
-@given(quadratic_programs())
-def test_least_squares_is_the_program_of_its_normal_equations(program):
-    M, y = program
-    one, other = nonnegative_least_squares(M, y), nnqp(M.T @ M, -M.T @ y)
-    assert one.status == other.status == "OPTIMAL"
-    assert np.sum((M @ one.x - y) ** 2) == pytest.approx(np.sum((M @ other.x - y) ** 2), abs=1e-8)
 
 
 @few

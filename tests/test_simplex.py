@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog, minimize
 from scipy.special import xlogy
@@ -202,10 +201,10 @@ def test_conflict_names_the_rows(rng, solver, total):
     assert list(result.conflict) == [2, 4]
 
 
-def test_conflict_in_a_large_sparse_set(rng):
+def test_conflict_in_a_large_set(rng):
     """No few columns show the contradiction of two equalities: the program has to grow to most of them."""
-    A = sp.random_array((40, 20_000), density=1e-2, rng=rng, format="csr")
-    A = sp.csr_array(sp.vstack([A, 2 * A[[7]]]))
+    A = rng.random((40, 20_000)) * (rng.random((40, 20_000)) < 1e-2)
+    A = np.vstack([A, 2 * A[[7]]])
     b = A @ rng.dirichlet(np.ones(20_000))
     b[40] *= 1.05
     for total in (1.0, None):
@@ -291,15 +290,14 @@ def test_equalities_that_fix_planted_vertices(rng, total):
         assert_is_the_vertex(result, A, A @ x, x, total)
 
 
-@pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("at", [0.0, 0.05])
-def test_the_sum_as_a_row(rng, layout, at):
+def test_the_sum_as_a_row(rng, at):
     """A row of one number repeated says the sum once more. Its variance is rounding, of which no step may be made."""
     for _ in range(40):
         n = int(rng.integers(2, 12))
         a = np.append(0.0, 0.3 + rng.random(n - 1))  # a . x = 0 at the first vertex only
         A, b, x0 = np.vstack([a, np.full(n, 0.3), np.full(n, -2.0)]), np.array([at, 0.3, -2.0]), rng.random(n)
-        result = nearest_distribution(x0, layout(A), b, ["<=", "==", ">="])
+        result = nearest_distribution(x0, A, b, ["<=", "==", ">="])
         alone = nearest_distribution(x0, A[:1], b[:1], "<=")
         assert result.status == alone.status == "OPTIMAL"
         assert_allclose(result.x, alone.x, atol=1e-6)
@@ -324,10 +322,10 @@ def test_large_numbers_and_none():
     assert single.x[0] == pytest.approx(0.5, rel=1e-9)
 
 
-def test_large_sparse(rng):
-    """100,000 entries and 100 sparse rows, within a few steps; the dense matrix of the same rows gives the same."""
-    n, c = 100_000, 100
-    A = sp.random_array((c, n), density=1e-3, rng=rng, format="csr")
+def test_large(rng):
+    """100,000 entries and 50 rows with few nonzero entries, within a few steps."""
+    n, c = 100_000, 50
+    A = rng.random((c, n)) * (rng.random((c, n)) < 1e-3)
     z = rng.random(n) ** 3
     z /= z.sum()
     sense = np.resize(["<=", ">="], c)
@@ -338,12 +336,8 @@ def test_large_sparse(rng):
         result = nearest_distribution(prior, A, b, sense, total=total)
         assert_certified(result, prior, A, b, sense, total)
         assert result.n_iter <= 15
-    dense = nearest_distribution(x0, A.toarray(), b, sense)
-    sparse = nearest_distribution(x0, A, b, sense)
-    assert_allclose(dense.x, sparse.x, rtol=1e-6)
-    first = sp.csr_array(A[:5])
-    cyclic = nearest_distribution(x0, first, b[:5], sense[:5], solver="cyclic_projection")
-    assert_allclose(cyclic.x, nearest_distribution(x0, first, b[:5], sense[:5]).x, rtol=1e-3)
+    cyclic = nearest_distribution(x0, A[:5], b[:5], sense[:5], solver="cyclic_projection")
+    assert_allclose(cyclic.x, nearest_distribution(x0, A[:5], b[:5], sense[:5]).x, rtol=1e-3)
 
 
 # ---------------------------------------------------------------- the run
@@ -432,8 +426,6 @@ ROW = [[1.0, 2.0, 3.0]]
         ({"A": [1.0, 2.0, 3.0]}, ValueError, r"A must be 2-dimensional; got shape \(3,\)"),
         ({"A": [[1.0, 2.0]]}, ValueError, r"A must have one column per entry of prior \(3\); got shape \(1, 2\)"),
         ({"A": [[1.0, nan, 2.0]]}, ValueError, "A must be finite; got NaN or infinity in row 0"),
-        ({"A": sp.csr_array([[0.0, inf, 2.0]])}, ValueError, "A must be finite; got NaN or infinity in row 0"),
-        ({"A": sp.csr_array([[0.0, 2.0]])}, ValueError, "A must have one column per entry"),
         ({"b": nan}, ValueError, "b must be finite; got nan in row 0"),
         ({"b": [1.0, 2.0]}, ValueError, r"b must be a number or have one entry per row \(1\); got shape \(2,\)"),
         ({"b": "one"}, TypeError, "b must be numeric"),
@@ -450,8 +442,8 @@ ROW = [[1.0, 2.0, 3.0]]
         ({"max_iter": -1}, ValueError, "max_iter must be at least 0; got -1"),
         ({"max_iter": 2.5}, TypeError, "max_iter must be an integer or None; got 2.5"),
         ({"solver": "simplex"}, ValueError, "solver must be one of .auto., .dual_newton., .*got .simplex."),
-        ({"solver": DefiniteBoost()}, TypeError, "one of the objects DualNewton, CyclicProjection; got Def"),
-        ({"solver": 3}, TypeError, "solver must be a string or one of the objects DualNewton, .*got 3"),
+        ({"solver": DefiniteBoost()}, TypeError, "solver must be a string or a CyclicProjection; got Def"),
+        ({"solver": 3}, TypeError, "solver must be a string or a CyclicProjection; got 3"),
     ],
 )
 def test_bad_input(change, error, message):

@@ -1,18 +1,14 @@
-"""Streams: records, Ctrl-C, bad examples, moving targets, and files of pairs."""
+"""Streams: records, Ctrl-C, bad examples, and moving targets."""
 
 import signal
-import sys
 import threading
 import tracemalloc
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
-from bregmat.io import PairFile, load, save
+from bregmat.io import load, save
 from bregmat.online import (
     MatrixExponentiatedGradient,
     OnlineLogDet,
@@ -50,15 +46,6 @@ def U(rng):
 def data(rng, U):
     X, y = examples(rng, 2500, U)
     return X, np.maximum(y + 0.01 * rng.standard_normal(2500), 0.0)
-
-
-def write_pairs(path, X, y):
-    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
-    if path.suffix == ".parquet":
-        frame.to_parquet(path)
-    else:
-        frame.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
-    return path
 
 
 def bits(learner):
@@ -329,134 +316,3 @@ def test_threads_are_left_alone(data):
     thread.start()
     thread.join()
     assert runs[0].position == 2500
-
-
-# ---------------------------------------------------------------------------------------------- targets that move
-def test_fixed_share_follows_a_target_that_moves(rng):
-    """After a long stay at one target the learner is slow to leave it; a share keeps it quick. No bound is claimed."""
-    first, second = (examples(rng, 4000, kernel(rng)) for _ in range(2))
-    second = second[0], second[1].copy()
-    learner, shared = MatrixExponentiatedGradient(D, eta=2.0), MatrixExponentiatedGradient(D, eta=2.0)
-
-    def share(record):
-        shared.mix_with_prior(0.02)
-
-    still = run_stream(learner, [first, second], every=50)
-    moving = run_stream(shared, [first, second], every=50, callback=share)
-
-    def later(run):
-        return run.loss - next(r.loss for r in run.history if r.position == 4000)
-
-    assert later(moving) < later(still)
-    assert np.isfinite(still.bound) and np.isinf(moving.bound)
-    assert np.linalg.eigvalsh(moving.learner.matrix())[0] > 0.5 * 0.02 / D
-
-
-def test_fixed_share_is_a_mixture(data):
-    X, y = data[0][:150], data[1][:150]
-    before = MatrixExponentiatedGradient(D).partial_fit(X, y)
-    after = MatrixExponentiatedGradient(D).partial_fit(X, y).mix_with_prior(0.1)
-    assert_allclose(after.matrix(), 0.9 * before.matrix() + 0.1 * np.eye(D) / D, rtol=0, atol=1e-14)
-
-
-# ---------------------------------------------------------------------------------------------- files of pairs
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_files_hold_what_was_written(data, tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr("bregmat.io.streams.CHUNK", 400)
-    X, y = data
-    stream = PairFile(write_pairs(tmp_path / f"pairs{suffix}", X, y))
-    parts = list(stream)
-    assert_array_equal(np.concatenate([p for p, _ in parts]), X)
-    assert_array_equal(np.concatenate([t for _, t in parts]), y)
-    assert [len(t) for _, t in parts] == [400] * 6 + [100]
-    halves = PairFile(stream.path, squared=True)
-    assert_array_equal(np.concatenate([t for _, t in halves]), 0.5 * y)
-
-
-def test_parquet_in_row_groups(data, tmp_path, monkeypatch):
-    import pyarrow
-    import pyarrow.parquet
-
-    monkeypatch.setattr("bregmat.io.streams.CHUNK", 300)
-    X, y = data
-    table = pyarrow.table({"note": ["x"] * 2500, "y": y, "b": X[:, 1].astype(np.int32), "a": X[:, 0].astype(float)})
-    pyarrow.parquet.write_table(table, tmp_path / "pairs.parquet", row_group_size=700)
-    parts = list(PairFile(tmp_path / "pairs.parquet"))
-    assert max(len(t) for _, t in parts) <= 300
-    assert_array_equal(np.concatenate([p for p, _ in parts]), X)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "y;x;b;a\n0.5;z;1;0\n\n0.25;z;2;1\n",
-        "0\t1\t0.5\n1\t2\t0.25",
-        '\ufeffa,b,y\n"0","1","0.5"\r\n1, 2, 2.5e-1\r\n  \r\n',
-    ],
-)
-def test_csv_in_other_clothes(tmp_path, text):
-    (tmp_path / "pairs.csv").write_text(text, encoding="utf-8", newline="")
-    ((pairs, y),) = PairFile(tmp_path / "pairs.csv")
-    assert pairs.tolist() == [[0, 1], [1, 2]] and y.tolist() == [0.5, 0.25]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "pairs.csv: the file is empty"),
-        ("a,b,y\n", "pairs.csv: no rows"),
-        ("a,c,y\n0,1,2\n", "pairs.csv: no column 'b'; the columns are 'a', 'c', 'y'"),
-        ("0,1\n1,2\n", "pairs.csv: 2 cells in the first line; without a header they must be a, b, y"),
-        ("a,b,y\n0,1,0.5\n\n1,oops,0.5\n", "pairs.csv, line 4, column 'b': 'oops' is not a number"),
-        ("a,b,y\n0,1,0.5\n1,2,\n", "pairs.csv, line 3, column 'y': an empty cell is not a number"),
-        ("a,b,y\n0,1,0.5\n1,2\n", "pairs.csv, line 3, column 'y': an empty cell is not a number"),
-        ("a,b,y\n0,1,0.5\n1,2.5,0\n", "pairs.csv, line 3, column 'b': 2.5 is no point number"),
-        ("a,b,y\n0,1,0.5\nnan,2,0\n", "pairs.csv, line 3, column 'a': nan is no point number"),
-        (
-            "a,b,y\n0,1,0.5\n1,1,0\n",
-            r"pairs.csv, line 3: X must hold pairs of different points; got \(1, 1\)",
-        ),
-        (
-            "a,b,y\n0,1,0.5\n\n\n1,99,0\n",
-            r"pairs.csv, line 5: X must hold whole point numbers from 0 to 11; got \(1, 99\)",
-        ),
-        ("a,b,y\n0,1,0.5\n1,2,inf\n", "pairs.csv, line 3: y must be finite; got inf"),
-        ("a,b,y\n0,1,0.5\n1,2,-1\n", "pairs.csv, line 3: y must be at least 0: .*; got -1.0. Clip"),
-    ],
-)
-def test_bad_rows_of_a_csv_are_named_with_their_line(tmp_path, text, message):
-    (tmp_path / "pairs.csv").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        run_stream(MatrixExponentiatedGradient(D), PairFile(tmp_path / "pairs.csv"))
-
-
-def test_bad_rows_of_a_parquet_file(data, tmp_path):
-    X, y = data[0].astype(float), data[1].copy()
-    X[77, 1], y[78] = np.nan, np.nan
-    path = write_pairs(tmp_path / "pairs.parquet", X, y)
-    with pytest.raises(ValueError, match=r"pairs\.parquet, row 77, column 'b': nan is no point number"):
-        run_stream(MatrixExponentiatedGradient(D), PairFile(path))
-    X[77, 1] = (X[77, 0] + 1) % D
-    write_pairs(path, X, y)
-    with pytest.raises(ValueError, match=r"pairs\.parquet, row 78: y must be finite"):
-        run_stream(MatrixExponentiatedGradient(D), PairFile(path))
-
-
-def test_files_of_another_kind(tmp_path, monkeypatch):
-    for name, content, message in (
-        ("pairs.txt", b"", "cannot read pairs from .txt; use .csv, .tsv, .parquet"),
-        ("pairs.parquet", b"PAR1 not", "not a parquet file"),
-        ("pairs.csv", b"a,b,y\n0,1,\xff\n", "not a text file in UTF-8"),
-    ):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match=message):
-            PairFile(tmp_path / name)
-    pq.write_table(pa.table({"a": [0], "y": [0.1]}), tmp_path / "no.parquet")
-    with pytest.raises(ValueError, match="no column 'b'; the columns are 'a', 'y'"):
-        PairFile(tmp_path / "no.parquet")
-    pq.write_table(pa.table({"a": ["x"], "b": [1], "y": [0.1]}), tmp_path / "words.parquet")
-    with pytest.raises(ValueError, match="column 'a' must hold numbers; it holds string"):
-        PairFile(tmp_path / "words.parquet")
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(ImportError, match=r"bregmat\[frames\]"):
-        PairFile(tmp_path / "no.parquet")

@@ -346,10 +346,10 @@ def other_results(rng):
     program = bregmat.nnqp(A, b)
     yield {"A": A, "b": b}, program, {"x": program.x + 0.1}, Status.FEASIBLE
     yield {"A": A, "b": b}, program, {"x": program.x - 0.1}, Status.UNKNOWN
-    y = rng.normal(size=6)
-    squares = bregmat.nonnegative_least_squares(G, y)
-    yield {"X": G, "y": y}, squares, {"objective": squares.objective - 0.1}, Status.OPTIMAL
-    yield {"X": G, "y": y}, squares, {"dual_bound": squares.objective + 0.1}, Status.OPTIMAL
+    boxed = {"A": A, "b": rng.normal(size=6), "upper": 0.5}
+    program = bregmat.nnqp(**boxed)
+    yield boxed, program, {"objective": program.objective - 0.1}, Status.OPTIMAL
+    yield boxed, program, {"dual_bound": program.objective + 0.1}, Status.OPTIMAL
     C = np.corrcoef(rng.normal(size=(5, 20))) + 0.5 * (lambda E: (E + E.T) / 2)(rng.normal(size=(5, 5)))
     np.fill_diagonal(C, 1.0)
     X = bregmat.nearest_correlation(C)

@@ -59,7 +59,7 @@ def estimators() -> None:
 def others() -> None:
     solution = bregmat.nnqp(np.eye(2), [-1.0, -1.0], upper=1.0, solver="pivoting")
     assert_type(solution, bregmat.QPResult)
-    print(solution.x, bregmat.nonnegative_least_squares(sp.csr_array(X), X[:, 0]).x)
+    print(solution.x)
     assert_type(bregmat.nearest_correlation([[1.0, 0.9], [0.9, 1.0]]).matrix, Array | Frame)
     print(bregmat.balanced_cut(np.ones((4, 4)), random_state=0).labels)
     print(bregmat.nearest_distribution([0.5, 0.5], [[1.0, 0.0]], [0.3], "<=").x)

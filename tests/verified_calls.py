@@ -29,7 +29,7 @@ DOORS = {
         "nearest_distribution",
         "boost_hypotheses",
     ),
-    "bregmat.quadratic": ("nnqp", "nonnegative_least_squares"),
+    "bregmat.quadratic": ("nnqp",),
     "bregmat.margin.train": ("trained",),  # of train_margin and of MarginSVC
 }
 counts = {"verified": 0, "too large": 0, "measured": 0, "of solve alone": 0, "seconds": 0.0}
@@ -173,6 +173,5 @@ def install():
         "nearest_distribution",
         "boost_hypotheses",
         "nnqp",
-        "nonnegative_least_squares",
     ):
         assert hasattr(getattr(bregmat, name), "__wrapped__"), name

@@ -25,8 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bregmat.estimators import KernelLearner, MarginSVC
-from bregmat.quadratic.splits import ClassBlocks
-from bregmat.quadratic.updates import step
+from bregmat.quadratic.updates import positive_negative, step
 
 plt.style.use("bregmat.plots.bregmat")
 
@@ -38,7 +37,7 @@ X_train, X_test = scale.transform(X_train), scale.transform(X_test)
 GAMMA = 1 / (2 * 3**2)
 K, K_test = rbf_kernel(X_train, gamma=GAMMA), rbf_kernel(X_test, X_train, gamma=GAMMA)
 signs, signs_test = 2 * y_train - 1, 2 * y_test - 1
-split = ClassBlocks(K, signs)
+A = K * np.outer(signs, signs)
 alpha = np.ones(len(K))
 shown, iterates, train_error, test_error = [0, 1, 2, 4, 8, 16, 32, 64], [], [], []
 for iteration in range(65):
@@ -46,7 +45,7 @@ for iteration in range(65):
         iterates.append(alpha)
         train_error.append(np.mean(signs * (K @ (alpha * signs)) <= 0))
         test_error.append(np.mean(signs_test * (K_test @ (alpha * signs)) <= 0))
-    positive, negative = split.positive_negative(alpha)
+    positive, negative = positive_negative(A, alpha)
     alpha = step(alpha, -np.ones(len(K)), positive=positive, negative=negative)
 
 exact = MarginSVC(gamma=GAMMA, C=np.inf, fit_intercept=False, tol=1e-10, random_state=0).fit(X_train, y_train)

@@ -108,9 +108,6 @@ from .quadratic import (
 from .quadratic import (
     nnqp as nnqp,
 )
-from .quadratic import (
-    nonnegative_least_squares as nonnegative_least_squares,
-)
 from .retrieval import RetrievalLearner as RetrievalLearner
 from .solvers.cyclic_projection import CyclicProjection as CyclicProjection
 from .solvers.definite_boost import DefiniteBoost as DefiniteBoost

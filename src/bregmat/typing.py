@@ -60,7 +60,7 @@ class Frame(HasArray, Protocol):
 
 @runtime_checkable
 class OnlineLoss(Protocol):
-    """What an online learner needs of a loss, convex in the prediction and finite; see :mod:`bregmat.online.losses`."""
+    """What an online learner needs of a loss, convex in the prediction and finite; see :class:`bregmat.MatrixExponentiatedGradient`."""
 
     def value(self, prediction: Any, label: Any, /) -> Any: ...
     def derivative(self, prediction: Any, label: Any, /) -> Any: ...

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat.quadratic.splits import DenseSplit
-from bregmat.quadratic.updates import factors
+from bregmat.quadratic.updates import factors, positive_negative
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +60,13 @@ def decay_bounds(K: np.ndarray, y: np.ndarray, alpha: np.ndarray, *, threshold: 
     Source: Sha 2002, section 3.3 and Appendix B. A point at the origin of the feature space has ``l_i = 0`` and never
     occurs among separable points. Cost: one pass over the kernel.
     """
-    signed = DenseSplit(K * np.outer(y, y))
-    positive, negative = signed.positive_negative(np.asarray(alpha, dtype=float))
+    positive, negative = positive_negative(K * np.outer(y, y), np.asarray(alpha, dtype=float))
     values = positive - negative  # y_i K(x_i, w)
     sq_norm = float(alpha @ values)  # K(w, w)
     if not sq_norm > 0:
         raise ValueError(f"alpha must describe a hyperplane; its normal vector has squared length {sq_norm}.")
     distance, margin = np.abs(values) / np.sqrt(sq_norm), 1.0 / np.sqrt(sq_norm)
-    length = np.sqrt(signed.diagonal)
+    length = np.sqrt(K.diagonal())
     rate = factors(np.full(len(values), -1.0), positive=positive, negative=negative)
     with np.errstate(divide="ignore", invalid="ignore"):
         bound = 1.0 / (1.0 + 0.5 * (distance - margin) * margin / (length * length.max()))

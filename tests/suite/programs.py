@@ -127,7 +127,8 @@ def least_squares(rng, repeats=False):
     y = X @ np.maximum(rng.normal(size=n), 0) + rng.choice([0.0, 1e-6, 1.0]) * rng.normal(size=m)
     scale = 10.0 ** rng.choice([0, 0, -8, 8])
     X, y = X * scale, y * scale
-    best = 0.5 * scipy.optimize.nnls(X, y, maxiter=1000)[1] ** 2
+    A, b = X.T @ X, -X.T @ y
+    best = 0.5 * (scipy.optimize.nnls(X, y, maxiter=1000)[1] ** 2 - y @ y)
 
     def wrong(result):
         room = 1e-9 * (y @ y)
@@ -138,8 +139,8 @@ def least_squares(rng, repeats=False):
         return None
 
     return Case(
-        solve=lambda: bregmat.nonnegative_least_squares(X, y, max_seconds=SECONDS),
-        arguments={"X": X, "y": y},
+        solve=lambda: bregmat.nnqp(A, b, max_seconds=SECONDS),
+        arguments={"A": A, "b": b},
         judge=wrong,
         text=f"{m} x {n} kind {kind} scale {scale:g}",
     )

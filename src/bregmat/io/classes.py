@@ -44,10 +44,8 @@ _PARTS = {
     "bregmat.kernels.functions": "KernelFunction",
     "bregmat.kernels.lowrank": "Pivots",
     "bregmat.margin.train": "ActiveSet",
-    "bregmat.online.gradient_state": "GradientState",
-    "bregmat.online.losses": "SquaredLoss",
-    "bregmat.online.records": "PairTally",
-    "bregmat.online.settings": "GradientSettings",
+    "bregmat.online.gradient_state": "GradientState PairTally",
+    "bregmat.online.settings": "GradientSettings SquaredLoss",
     "bregmat.quadratic.multiplicative": "MultiplicativeUpdates",
 }
 PARTS = {name: module for module, names in _PARTS.items() for name in names.split()}

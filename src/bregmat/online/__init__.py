@@ -4,8 +4,8 @@ from bregmat.online.blocks import StreamError
 from bregmat.online.gradient import MatrixExponentiatedGradient
 from bregmat.online.learner import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.logdet import OnlineLogDet
-from bregmat.online.losses import SquaredLoss
 from bregmat.online.pca import OnlinePCA
+from bregmat.online.settings import SquaredLoss
 from bregmat.online.stream import StreamExit, StreamRecord, StreamRun, run_stream
 
 __all__ = [

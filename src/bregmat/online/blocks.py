@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -16,15 +16,6 @@ class StreamError(ValueError):
     def __init__(self, text: str, position: int) -> None:
         super().__init__(text)
         self.position = position
-
-
-@runtime_checkable
-class NamesExamples(Protocol):
-    """A stream that names its examples in messages, such as :class:`bregmat.io.PairFile`."""
-
-    def place(self, row: int) -> str:
-        """The name of an example."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

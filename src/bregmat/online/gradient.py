@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from bregmat.base.checks import as_column, check_integer, check_positive, check_share
+from bregmat.base.checks import as_column, check_integer, check_positive
 from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
 from bregmat.online.gradient_state import GradientState
@@ -187,16 +187,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, StreamLearne
         if self.settings.instances == "vectors":
             points = self._checked_vectors(points, is_known=True)
         return vectors("points", points, len(G)).conj() @ G
-
-    def mix_with_prior(self, share: float) -> MatrixExponentiatedGradient:
-        """Replace W by ``(1 - share) W + share W_1``, for targets that move; no bound holds afterwards. Returns self.
-
-        This keeps all eigenvalues away from 0, so that every direction can be learned again (the fixed share of Herbster and Warmuth 1998).
-        It costs an eigendecomposition.
-        """
-        check_share("share", share, one=True)
-        self._state = self._started().mixed_with_prior(share)
-        return self
 
     # ------------------------------------------------------------------ losses and bounds
     @property

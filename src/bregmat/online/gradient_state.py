@@ -5,7 +5,6 @@ For pairs and vectors the compiled kernels compute a trial by a Lanczos run, for
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from typing import Any
@@ -18,13 +17,43 @@ from bregmat.base.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.base.threads import cached_property
 from bregmat.online import bounds
 from bregmat.online.learner import SpectralSpreadWarning, UnreachableLabelWarning
-from bregmat.online.records import PairTally
 from bregmat.online.settings import GradientSettings
 
 REFRESH = 2000  # trials between two exact normalisers; the drift in between is about 1e-14
 FIRST_STEPS = 6.0  # Lanczos steps of the first run; a later run begins with as many as the previous one needed
 ROUNDING = 1e-9  # relative excess of a spread, a label or a total loss over its bound that may come from rounding
 LARGEST_STEP = 1e100  # larger steps in log W would overflow
+
+
+class PairTally:
+    """Counts and means of the labels of all pairs of a stream, which give the squared loss of any fixed matrix on it.
+
+    ``sum_t (p - y_t)^2 = n (p - mean)^2 + sum_t (y_t - mean)^2`` for the n examples of one pair with prediction p.
+    """
+
+    def __init__(self, dim: int) -> None:
+        self.table = np.zeros((dim, dim))  # for a < b the count at [a, b] and the mean label at [b, a]
+        self.within = 0.0  # sum_t (y_t - mean)^2 over all pairs: the loss that no prediction avoids
+
+    def mark(self, block: np.ndarray) -> Any:
+        """What :meth:`go_back` needs to remove a block that is about to be added."""
+        a, b = block[0].tolist() if len(block) == 1 else block.T
+        return a, b, self.table[a, b], self.table[b, a], self.within
+
+    def go_back(self, mark: Any) -> None:
+        """Restore what was marked."""
+        a, b, upper, lower, self.within = mark
+        self.table[a, b], self.table[b, a] = upper, lower
+
+    def add(self, block: np.ndarray, y: np.ndarray) -> None:
+        """Add a block of examples."""
+        a, b = np.ascontiguousarray(block[:, 0]), np.ascontiguousarray(block[:, 1])
+        self.within += lanczos.tally_pairs_inplace(self.table, a, b, y)
+
+    def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The pairs that occurred (k, 2), their counts, and their mean labels."""
+        a, b = np.nonzero(np.triu(self.table, 1))
+        return np.column_stack([a, b]), self.table[a, b], self.table[b, a]
 
 
 class GradientState:
@@ -87,20 +116,6 @@ class GradientState:
             return float(self.settings.kind.values(block, U * np.sqrt(x))[0])
         self._promote(block)
         return self._value(self._vector(block, 0))
-
-    def mixed_with_prior(self, share: float) -> GradientState:
-        """The state with the matrix ``(1 - share) W + share W_1``; this one is not changed."""
-        x, U = self.spectrum()
-        prior, P = eigh(self.first_exponent())
-        values, V = eigh((1.0 - share) * (U * x) @ U.conj().T + share * (P * np.exp(prior)) @ P.conj().T)
-        mixed = copy.copy(self)
-        # an eigenvalue may be 0 by rounding for a tiny share
-        mixed.restore((V * np.log(np.maximum(values, 1e-300))) @ V.conj().T, self.totals.copy())
-        mixed.void = (
-            self.void or "a share of the first matrix was mixed in, for a target that moves; no bound is known then"
-        )
-        mixed._refresh()
-        return mixed
 
     # ------------------------------------------------------------------ trials
     def check_assumptions(self, block: np.ndarray, y: np.ndarray) -> None:

@@ -1,10 +1,13 @@
-"""The checked parameters of a matrix exponentiated gradient learner."""
+"""The checked parameters of a matrix exponentiated gradient learner, and its loss (Tsuda 2004, footnotes 1 and 3).
+
+The losses of :mod:`bregmat.objective.losses` are others: they measure the violation of a bound in a nearness problem.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +15,34 @@ from bregmat.base.checks import as_choice, as_matrix, check_positive, check_psd,
 from bregmat.base.linalg import eigh
 from bregmat.online import bounds
 from bregmat.online.instances import INSTANCES, hermitian
-from bregmat.online.losses import SquaredLoss, as_online_loss
+from bregmat.typing import OnlineLoss
+
+
+@dataclass(frozen=True)
+class SquaredLoss:
+    """``(p - y)^2``, without a half, as in Tsuda 2004; the loss of Lemmas 3.1 and 3.2, which is compiled."""
+
+    name: ClassVar[str] = "squared"
+
+    def value(self, prediction: Any, label: Any) -> Any:
+        """Value of the loss; arrays are broadcast."""
+        return np.subtract(prediction, label, dtype=float) ** 2
+
+    def derivative(self, prediction: Any, label: Any) -> Any:
+        """Derivative in the prediction; arrays are broadcast."""
+        return 2.0 * np.subtract(prediction, label, dtype=float)
+
+
+def as_online_loss(loss: Any) -> Any:
+    """A loss object, from itself or from the name "squared"."""
+    if isinstance(loss, str):
+        as_choice("loss", loss, (SquaredLoss.name,), hint=" or an object")
+        return SquaredLoss()
+    if isinstance(loss, type) or not isinstance(loss, OnlineLoss):
+        raise TypeError(
+            f"loss must be 'squared' or an object with value(prediction, label) and derivative(prediction, label); got {loss!r}."
+        )
+    return loss
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ import numpy as np
 
 from bregmat.base.checks import check_integer
 from bregmat.base.threads import held_interrupts, take_interrupt, warns_if_interrupted
-from bregmat.online.blocks import ExampleBlock, NamesExamples, StreamError, as_block
+from bregmat.online.blocks import ExampleBlock, StreamError, as_block
 from bregmat.online.learner import StreamLearner
 
 MOST_RECORDS = 1024  # with more, every second record is dropped, so that memory does not grow with the stream
@@ -102,12 +102,11 @@ def run_stream(
     stream : iterable
         Of examples (instance, label), of chunks (instances, labels) of any length, or of both. :class:`bregmat.OnlineLogDet` also takes
         ((x, x'), y, sense), for chunks with one sense or one per example. :class:`bregmat.OnlinePCA` takes rows, as ``iter(X)`` gives,
-        chunks of rows, or (row, None). A :class:`bregmat.io.PairFile` is a stream of pairs.
+        chunks of rows, or (row, None).
     every : int
         Examples between two records.
     callback : callable, optional
         Called with every record; a true return value ends the run. ``lambda record: bregmat.save(path, learner)`` keeps the learner.
-        A function that calls ``learner.mix_with_prior(share)`` and returns None follows a target that moves.
     bound : callable, optional
         From the learner to the bound of the records. By default ``learner.loss_bound()`` if that needs no comparison matrix, otherwise NaN;
         ``lambda learner: learner.loss_bound(U)`` is the bound in terms of a known matrix U.
@@ -217,13 +216,9 @@ class _LiveRun:
                 except (ValueError, TypeError, ArithmeticError) as first:
                     # the row within a block of one example says nothing
                     text = re.sub(r" in (row|example) 0(?=[.;,])|(?<=\bX)\[0\]", "", str(first))
-                    return StreamError(f"{self._place(block.start + t)}: {text}", block.start + t)
-        places = f"{self._place(block.start)} to {self._place(block.start + block.size - 1)}"
+                    return StreamError(f"example {block.start + t} of the stream: {text}", block.start + t)
+        places = f"examples {block.start} to {block.start + block.size - 1} of the stream"
         return StreamError(f"{places}: {error}", block.start)
-
-    def _place(self, row: int) -> str:
-        """The name of an example in a message."""
-        return self.stream.place(row) if isinstance(self.stream, NamesExamples) else f"example {row} of the stream"
 
     # ------------------------------------------------------------------ records
     def _record(self) -> StreamRecord:

@@ -1,7 +1,6 @@
 """Nonnegative quadratic programs: exact solvers, the multiplicative updates of Sha 2002, and certificates."""
 
 from bregmat.quadratic.active_set import ExactActiveSet
-from bregmat.quadratic.least_squares import nonnegative_least_squares
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.nnqp import nnqp
 from bregmat.quadratic.pivoting import BlockPivoting
@@ -17,6 +16,5 @@ __all__ = [
     "QuadraticProgram",
     "SplitProgram",
     "nnqp",
-    "nonnegative_least_squares",
     "run_updates",
 ]

@@ -57,9 +57,7 @@ class ExactActiveSet:
 
     def init(self, problem: QuadraticProgram, tol: float, start: np.ndarray) -> ActiveSetState:
         """The state at a start inside the box, for a certificate to the gap ``tol``."""
-        state = ActiveSetState(problem, start.copy(), self.tol)
-        state.tol = tol
-        return state
+        return ActiveSetState(problem, start.copy(), self.tol, tol)
 
     def step(self, problem: QuadraticProgram, state: ActiveSetState) -> ActiveSetState:
         """Do up to 50 exchanges."""
@@ -89,10 +87,10 @@ class ExactActiveSet:
 class ActiveSetState(QPState):
     """Point x, gradient ``g = A x + b``, multipliers and free set; ``falling`` is a direction without a minimum, if one was met."""
 
-    def __init__(self, program: QuadraticProgram, x: np.ndarray, tol: float) -> None:
-        self.program, self.x, self.relative_tol = program, x, tol
+    def __init__(self, program: QuadraticProgram, x: np.ndarray, relative_tol: float, tol: float) -> None:
+        super().__init__(x, np.zeros(program.m), tol)
+        self.program, self.relative_tol = program, relative_tol
         self._recompute_gradient()
-        self.multiplier = np.zeros(program.m)
         self.falling: np.ndarray | None = None
         self.factor = FreeFactor(program)
         self.factor.rebuild(np.flatnonzero((x > 0.0) & (x < program.upper)))

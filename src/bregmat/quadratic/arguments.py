@@ -33,11 +33,11 @@ def check_entries(A: np.ndarray) -> None:
         )
 
 
-def check_range(name: str, size: float, largest: float = RANGE) -> None:
-    """Raise for a size of the data that is not 0 and above ``largest`` or below its inverse, so that products may overflow."""
-    if size != 0.0 and not 1.0 / largest <= size <= largest:
+def check_range(name: str, size: float) -> None:
+    """Raise for a size of the data that is not 0 and above ``RANGE`` or below its inverse, so that products may overflow."""
+    if size != 0.0 and not 1.0 / RANGE <= size <= RANGE:
         raise ValueError(
-            f"{name} must be between {1.0 / largest:g} and {largest:g} (or 0); got {size:.3g}. Scale the data towards 1."
+            f"{name} must be between {1.0 / RANGE:g} and {RANGE:g} (or 0); got {size:.3g}. Scale the data towards 1."
         )
 
 

@@ -24,23 +24,14 @@ Direction = tuple[np.ndarray, "np.ndarray | None"]  # w, and A w if it is known
 class QPCertificate(Certificate):
     """A point in the box, multipliers of the rows, and what they prove together; attributes as in :class:`QPResult`.
 
-    ``size`` is the unit of the gap: the largest of the objective, its curved part, and a share of its terms.
+    ``size``, the unit of the gap, is the largest of the objective, its curved part, and a share of its terms.
     """
 
     x: np.ndarray
     equality_dual: np.ndarray
     kkt_residual: float
-    size: float = 1.0
     bound_perturbation: float = 0.0
     curvature_tolerance: float = 0.0
-    excess: float | None = None  # objective - dual_bound if it was computed more accurately than these two
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        gap = self.gap
-        if self.excess is not None:
-            gap = self.excess / self.size if self.is_feasible else np.inf
-        vars(self).update(unit=self.size, gap=gap)
 
     def joined(self, new: Self) -> Self:
         """The later certificate: the objective never rises."""

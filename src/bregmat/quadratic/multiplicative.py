@@ -14,8 +14,7 @@ from bregmat.base.tolerances import EPS
 from bregmat.engine.loop import RunLog, repeat
 from bregmat.engine.status import ExitReason
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesState
-from bregmat.quadratic.splits import DenseSplit
-from bregmat.quadratic.updates import balanced_step, clamped_lower, step
+from bregmat.quadratic.updates import balanced_step, clamped_lower, positive_negative, step
 
 _TINY = float(np.finfo(float).tiny)
 
@@ -36,7 +35,7 @@ class MultiplicativeUpdates:
         begin at this size; with ``clamp=0`` they stay zero.
     block : int, optional
         Variables that are updated at once (Sha 2002, section 3.1): a step updates this many after the other, with the rest fixed, and costs
-        two passes over the matrix. Small blocks need fewer steps. For :func:`bregmat.nnqp` without an equality. By default all variables.
+        two passes over the matrix. Small blocks need fewer steps. For programs without an equality. By default all variables.
     max_iter : int
         Default limit on steps.
 
@@ -65,10 +64,8 @@ class MultiplicativeUpdates:
 
     def init(self, problem: SplitProgram, start: np.ndarray | None) -> UpdatesState:
         """The state at the caller's start with its zeros raised, or at the default start."""
-        if self.block is not None and (problem.signs is not None or not isinstance(problem.split, DenseSplit)):
-            raise TypeError(
-                "MultiplicativeUpdates(block=...) needs a program of nnqp without an equality; leave out block."
-            )
+        if self.block is not None and problem.signs is not None:
+            raise TypeError("MultiplicativeUpdates(block=...) takes no equality or intercept; leave out block.")
         if start is None or not (self.clamp == 0 or np.any(start)):
             return self._state(problem, _ones(problem), 0.0, 0.0)
         v = np.clip(np.array(start, dtype=float), 0.0, problem.upper)
@@ -109,15 +106,15 @@ class MultiplicativeUpdates:
 
     def _swept(self, problem: SplitProgram, v: np.ndarray, vanishing: np.ndarray) -> np.ndarray:
         """The point after an update of every block of variables in turn, each of the program in the block with the others fixed."""
-        assert isinstance(problem.split, DenseSplit)  # `init` refuses others
         v = v.copy()
         for first in range(0, len(v), self.block or len(v)):
             S = slice(first, first + (self.block or len(v)))
-            part, others = problem.split.block(S, v)
-            positive, negative = part.positive_negative(v[S])
-            b = problem.b[S] + others  # F as a function of v_S has the matrix A_SS and the linear term b_S + A_ST v_T
-            positive = np.maximum(positive, np.where(part.diagonal > 0, _TINY, 0.0))
-            lower = clamped_lower(v[S], b + positive - negative - part.diagonal * v[S], vanishing[S])
+            rows, diagonal = problem.A[S], problem.diagonal[S]
+            # F as a function of v_S has the matrix A_SS and the linear term b_S + A_ST v_T
+            b = problem.b[S] + rows[:, : S.start] @ v[: S.start] + rows[:, S.stop :] @ v[S.stop :]
+            positive, negative = positive_negative(np.ascontiguousarray(rows[:, S]), v[S])
+            positive = np.maximum(positive, np.where(diagonal > 0, _TINY, 0.0))
+            lower = clamped_lower(v[S], b + positive - negative - diagonal * v[S], vanishing[S])
             v[S] = step(v[S], b, positive=positive, negative=negative, lower=lower, upper=problem.upper[S])
         return v
 
@@ -199,7 +196,7 @@ class UpdatesRun:
     def measure(self, is_last: bool) -> dict[str, float]:
         """F or the figures of a proof, with the optimality residual as the violation; in small programs most steps have no proof."""
         state, large = self.state, 300  # variables from which on a proof costs less than a pass over the matrix
-        stride = 1 if self.problem.split.n >= large else 1 << max(self.n_iter.bit_length() - 7, 0)
+        stride = 1 if self.problem.n >= large else 1 << max(self.n_iter.bit_length() - 7, 0)
         is_due = self.n_iter % stride == 0 or is_last or state.is_stalled or self.log.callback is not None
         figures = {"objective": state.point.F, "dual_bound": np.nan, "gap": np.nan, "violation": state.residual}
         if self.prove is not None and is_due:

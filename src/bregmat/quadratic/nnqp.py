@@ -1,20 +1,34 @@
-"""Nonnegative quadratic programs, solved to a certified duality gap."""
+"""Nonnegative quadratic programs, solved to a certified duality gap: independent rows, then the solvers in turn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bregmat.engine.loop import RunLog, returns_result
-from bregmat.engine.status import Record
+from bregmat.base.checks import check_limits
+from bregmat.base.threads import single_thread_blas, take_interrupt
+from bregmat.engine.loop import Outcome, RunLog, compose, returns_result, solve
+from bregmat.engine.status import ExitReason, Record, Status
+from bregmat.kernels.definite import check_definite
+from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.arguments import as_start, check_range
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates
+from bregmat.quadratic.equality import rough_point
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
-from bregmat.quadratic.solve import Request, minimize, result_of
+from bregmat.quadratic.split_program import ProgramProofs, SplitProgram
+from bregmat.quadratic.states import QPState
 from bregmat.typing import Points, QPSolverName, Values
+
+MAX_ITER = 200  # steps of the exact solvers
+PIVOTING = BlockPivoting()
+ACTIVE_SET = ExactActiveSet(tol=1e-13)  # exchanges stop at the rounding of the gradient in any case
+SOLVERS = {"auto": PIVOTING, "pivoting": PIVOTING, "active_set": ACTIVE_SET, "multiplicative": MultiplicativeUpdates()}
+SOLVED = 1e-9  # KKT residual up to which a point is a solution, even if rounding hides its proof
 
 
 @returns_result
@@ -96,8 +110,110 @@ def nnqp(
     log = RunLog(callback, max_seconds)
     problem = QuadraticProgram.build(A, b, upper=upper, equality=equality)
     start = as_start(x0, problem.upper)
-    request = Request.of(solver, problem.E, tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    settings = _settings_of(solver, problem.m)
+    check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
     check_range("the largest diagonal entry of A", float(problem.diagonal.max()))
     check_range("the largest |b|", float(np.abs(problem.b).max()))
-    outcome = minimize(problem, start, request, log)
-    return result_of(outcome, problem)
+    with single_thread_blas(), np.errstate(all="ignore"):
+        curvature = check_definite(problem.A)
+        problem = problem.with_independent_rows(start)
+        outcome = _minimize(problem, start, settings, tol, max_iter, log)
+    proof = replace(outcome.certificate, curvature_tolerance=curvature)
+    # the loop has written this line unless the run was stopped between two steps
+    last = log.history[-1] if log.history else None
+    if last is None or (last.gap, last.violation) != (proof.gap, proof.kkt_residual):
+        log.note(outcome.n_iter, **proof.figures)
+    is_unbounded = outcome.status is Status.UNBOUNDED
+    # the dual of the certificate of an unbounded problem is the direction that proves it
+    ray = {"dual": problem.gradient(proof.x), "direction": proof.dual} if is_unbounded else {}
+    return compose(QPResult, replace(outcome, certificate=proof), **ray)
+
+
+def _settings_of(solver: Any, m: int) -> BlockPivoting | ExactActiveSet | MultiplicativeUpdates:
+    """The settings of a solver from its name or from themselves, for a program with m equality rows."""
+    if not isinstance(solver, str | MultiplicativeUpdates):
+        raise TypeError(f"solver must be a name or MultiplicativeUpdates; got {type(solver).__name__}.")
+    if isinstance(solver, str) and solver not in SOLVERS:
+        raise ValueError(f"solver must be one of {', '.join(SOLVERS)}; got {solver!r}.")
+    settings: Any = SOLVERS[solver] if isinstance(solver, str) else solver
+    if isinstance(settings, MultiplicativeUpdates) and m > 1:
+        raise TypeError(f'solver="multiplicative" takes one equality constraint; got {m}; use solver="auto".')
+    return settings
+
+
+def _minimize(
+    problem: QuadraticProgram, start: np.ndarray | None, settings: Any, tol: float, max_iter: int | None, log: RunLog
+) -> Outcome:
+    """Minimise a program with independent rows; the certificate is in terms of the given rows."""
+    rows = problem.rows
+    if rows is not None and rows.conflict is not None:
+        proof = problem.unproven(rows.point, lower=np.inf, equality_dual=rows.conflict)
+        infeasible = log.outcome(proof, tol, ExitReason.CERTIFICATE, "feasibility")
+        return replace(infeasible, status=Status.INFEASIBLE, conflict=np.flatnonzero(rows.conflict))
+    if not (problem.b < 0.0).any() and not problem.whole.e.any():  # the objective is at least 0, its value at x = 0
+        zero = QPState(np.zeros(problem.n), tol=tol)
+        return log.outcome(problem.certify(zero), tol, ExitReason.TOLERANCE, settings.name)
+    if isinstance(settings, MultiplicativeUpdates):
+        return _run_updates(problem, start, settings, tol, max_iter, log)
+    return _run_exact(problem, start, settings, tol, MAX_ITER if max_iter is None else max_iter, log)
+
+
+def _run_exact(
+    problem: QuadraticProgram, start: np.ndarray | None, settings: Any, tol: float, max_iter: int, log: RunLog
+) -> Outcome:
+    """Block pivoting, then the active set if pivoting gave no certified solution; or the active set alone."""
+    limits: dict[str, Any] = {"tol": tol, "log": log}
+    if settings is ACTIVE_SET:
+        outcome = solve(problem, ACTIVE_SET, max_iter=max_iter, start=rough_point(problem, start), **limits)
+        return replace(outcome, conflict=None)
+    first = solve(problem, PIVOTING, max_iter=min(max_iter, PIVOTING.max_iter), start=start, **limits)
+    certificate = first.certificate
+    is_stopped = first.exit_reason in (ExitReason.INTERRUPTED, ExitReason.TIME) or log.is_late()
+    is_solution = first.status is Status.OPTIMAL or (
+        certificate.kkt_residual <= SOLVED and certificate.dual_bound > -np.inf
+    )
+    if is_stopped or first.n_iter >= max_iter or (is_solution and not first.state.is_rough):
+        return first
+    # A is singular on a free set, perhaps up to rounding
+    before = log.before
+    log.before += first.n_iter
+    try:
+        left = max_iter - first.n_iter
+        second = solve(problem, ACTIVE_SET, max_iter=left, start=rough_point(problem, start), **limits)
+    except KeyboardInterrupt:
+        take_interrupt()
+        return replace(first, exit_reason=ExitReason.INTERRUPTED)
+    finally:
+        log.before = before
+    n_iter, name = first.n_iter + second.n_iter, f"{first.solver} + {second.solver}"
+    second = replace(second, n_iter=n_iter, solver=name, conflict=None)
+    new = second.certificate
+    is_better = new.gap < certificate.gap or new.kkt_residual < certificate.kkt_residual
+    is_proven = second.status in (Status.OPTIMAL, Status.UNBOUNDED)
+    return second if is_better or is_proven or not first.certificate.is_feasible else first
+
+
+def _run_updates(
+    problem: QuadraticProgram,
+    start: np.ndarray | None,
+    settings: MultiplicativeUpdates,
+    tol: float,
+    max_iter: int | None,
+    log: RunLog,
+) -> Outcome:
+    """The multiplicative updates with proofs of their points; the last point is certified with more effort."""
+    signs = problem.E[0] if problem.m else None
+    proofs = ProgramProofs(problem, tol, is_rough=log.is_late())
+    program = SplitProgram(problem.A, problem.b, upper=problem.upper, signs=signs)
+    if problem.m and problem.rows is not None:  # a point on the row: the start, or ones, multiplied by factors
+        total = float(problem.e[0])
+        points = [np.minimum(1.0, 0.5 * problem.upper), problem.rows.point]
+        points = [program.on_constraint(v, total) for v in ([] if start is None else [start]) + points]
+        start = next((v for v in points if program.keeps_total(v, total)), problem.rows.point)
+    run = run_updates(program, settings, start, prove=proofs, tol=tol, max_iter=max_iter, log=log)
+    if run.ray is not None:
+        proof = replace(problem.unproven(run.x, lower=-np.inf), dual=run.ray)
+        return log.outcome(proof, tol, run.exit_reason, settings.name, run.n_iter, status=Status.UNBOUNDED)
+    multiplier = np.full(problem.m, run.state.multiplier)
+    end = QPState(run.x, multiplier, tol=tol, directions=[run.x, *proofs.directions])
+    return log.outcome(problem.certify(end), tol, run.exit_reason, settings.name, run.n_iter)

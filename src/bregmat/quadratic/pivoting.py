@@ -87,9 +87,7 @@ class BlockPivoting:
         guess, side = first_sides(problem.without_rows(), start)
         if problem.m and not (side == 0).any():
             side[:] = np.where(problem.upper > 0, 0, -1)
-        state = PivotingState(problem, self.tol, guess, side)
-        state.tol = tol
-        return state
+        return PivotingState(problem, self.tol, guess, side, tol)
 
     def step(self, problem: QuadraticProgram, state: PivotingState) -> PivotingState:
         """Solve on the free set and exchange the variables that violate their conditions."""
@@ -105,14 +103,16 @@ class PivotingState(QPState):
 
     is_rough = True  # until every condition holds
 
-    def __init__(self, program: QuadraticProgram, tol: float, guess: np.ndarray, side: np.ndarray) -> None:
-        self.program, self.condition_tol, self.side = program, tol, side
+    def __init__(
+        self, program: QuadraticProgram, condition_tol: float, guess: np.ndarray, side: np.ndarray, tol: float
+    ) -> None:
+        super().__init__(guess, np.zeros(program.m), tol)
+        self.program, self.condition_tol, self.side = program, condition_tol, side
         self.A, self.b, self.upper = program.A, program.b, program.upper
         self.E, self.e = program.E, program.e
         self.weight = program.weights
         self.scale = program.unit(self.b, weighted=True)  # unit of gradients
-        self.multiplier = np.zeros(program.m)
-        self.x = self.v = guess
+        self.v = guess
         self.g = self._gradient(guess)
         self.F = np.flatnonzero(side == 0)
         self.factor = BlockFactor(self.A, np.float32 if len(self.F) >= SINGLE_PRECISION else np.float64)

@@ -211,7 +211,7 @@ class QuadraticProgram(Problem):
         """False: exact methods are certified at their end only."""
         return False
 
-    def estimate(self, state: QPState, works_on: str) -> dict[str, float]:
+    def estimate(self, state: Any, works_on: str) -> dict[str, float]:
         """Objective and KKT residual of a state."""
         x, h = state.x, state.reduced()
         # h = A x + b without rows, so that x'(h + b) / 2 is the objective

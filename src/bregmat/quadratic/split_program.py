@@ -10,9 +10,8 @@ from bregmat.base.linalg import cholesky, cholesky_solve
 from bregmat.base.tolerances import EPS
 from bregmat.quadratic.certificate import Evidence, QPCertificate
 from bregmat.quadratic.program import QuadraticProgram
-from bregmat.quadratic.splits import ClassBlocks, DenseSplit
-from bregmat.quadratic.states import Minimum
-from bregmat.quadratic.updates import spread
+from bregmat.quadratic.states import QPState
+from bregmat.quadratic.updates import positive_negative, spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +42,12 @@ class UpdatesState:
 
 
 class SplitProgram:
-    """``minimize F(v) = 1/2 v'Av + b'v`` over ``0 <= v <= upper``, ``signs'v = total``, with A given by a split.
+    """``minimize F(v) = 1/2 v'Av + b'v`` over ``0 <= v <= upper``, ``signs'v = total``.
 
     Parameters
     ----------
-    split : DenseSplit or ClassBlocks
-        ``A``, positive semidefinite, as a difference of nonnegative matrices.
+    A : ndarray, shape (n, n)
+        Positive semidefinite; not copied if it is float64 and C-contiguous.
     b : ndarray, shape (n,)
     upper : float or ndarray, shape (n,), optional
         Bounds >= 0, in the units of the variables.
@@ -58,16 +57,19 @@ class SplitProgram:
 
     def __init__(
         self,
-        split: DenseSplit | ClassBlocks,
+        A: np.ndarray,
         b: np.ndarray,
         *,
         upper: np.ndarray | float | None = None,
         signs: np.ndarray | None = None,
     ) -> None:
-        self.split, self.b = split, np.asarray(b, dtype=float)
-        self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
+        self.A, self.b = np.ascontiguousarray(A, dtype=float), np.asarray(b, dtype=float)
+        self.n = len(self.b)
+        if self.A.shape != (self.n, self.n):
+            raise ValueError(f"A must have shape {(self.n, self.n)}, one row per entry of b; got {self.A.shape}.")
+        self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (self.n,))
         self.signs = None if signs is None else np.asarray(signs, dtype=float)
-        self.diagonal = np.maximum(split.diagonal, 0.0)
+        self.diagonal = np.maximum(self.A.diagonal(), 0.0)
         self.is_flat = self.diagonal == 0
         self.length = np.sqrt(self.diagonal)
         self.unit = float(np.abs(self.b).max(initial=0.0)) or 1.0
@@ -90,13 +92,13 @@ class SplitProgram:
                 rows = np.flatnonzero(free & (self.signs == 0) & (self.b < 0))[:1]
         if len(rows) == 0:
             return None
-        ray = np.zeros(self.split.n)
+        ray = np.zeros(self.n)
         ray[rows] = 1.0 if self.signs is None else 1.0 / size[rows]
         return ray
 
     def at(self, v: np.ndarray) -> Point:
         """The point v with its products, by one pass over the matrix."""
-        p, q = self.split.positive_negative(v)
+        p, q = positive_negative(self.A, v)
         # F(v) = 1/2 v'(A+ v - A- v) + b'v (eq. 1)
         return Point(v, p, q, float(v @ (0.5 * (p - q) + self.b)))
 
@@ -153,7 +155,7 @@ class ProgramProofs:
         proof = self.proof(state.point, multiplier)
         if not proof.gap <= self.tol and state.residual <= min(close, 0.25 * self.tried):
             self.tried = state.residual
-            end = Minimum(state.point.v, multiplier, tol=self.tol, directions=[state.point.v, *self.directions])
+            end = QPState(state.point.v, multiplier, tol=self.tol, directions=[state.point.v, *self.directions])
             proof = min(proof, self.problem.certify(end), key=lambda proof: proof.gap)
         return proof
 

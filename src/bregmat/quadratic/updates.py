@@ -1,7 +1,7 @@
 """One step of the multiplicative updates: Sha, Saul and Lee 2002, eq. 3 to 12, with bounds and with a sum constraint.
 
 They minimise ``F(v) = 1/2 v'Av + b'v`` over ``v >= 0``. A step needs ``A`` only through ``positive = A+ v`` and
-``negative = A- v`` for some ``A = A+ - A-`` with nonnegative entries (eq. 2): see :mod:`bregmat.quadratic.splits`.
+``negative = A- v`` for some ``A = A+ - A-`` with nonnegative entries (eq. 2).
 """
 
 from __future__ import annotations
@@ -10,7 +10,22 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bregmat._kernels import tiles
+from bregmat.base.threads import in_parts
 from bregmat.base.tolerances import EPS
+
+
+def positive_negative(A: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``(A+ v, A- v)`` of eq. 2, shapes (n,), for a symmetric A of C-contiguous float64 and v >= 0, in one pass over A.
+
+    The pass computes ``A v`` and ``|A| v``; ``A+ v`` is half their sum and ``A- v`` half the difference. Sha 2002, section 2.1, stores A+
+    and A-, which reads twice as much.
+    """
+    x = np.ascontiguousarray(v, dtype=np.float64)
+    p, q = np.empty((2, len(x)))
+    in_parts(lambda *part: tiles.signed_pass_inplace(p, q, A, x, *part), len(x), A.size, 4)
+    # half the difference of two sums may be negative by rounding
+    return p, np.maximum(q, 0.0)
 
 
 def factors(b: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Verification of quadratic programs and nonnegative least squares: feasibility, objective, dual bound, rays and contradictions."""
+"""Verification of quadratic programs: feasibility, objective, dual bound, rays and contradictions."""
 
 from __future__ import annotations
 
@@ -24,25 +24,17 @@ def _(result: QPResult, problem: Any, report: Verification) -> None:
 
 
 class Program:
-    """``1/2 x'Ax + b'x + constant`` over ``0 <= x <= upper``, ``E x = e``; for least squares ``A = X'X``, ``b = -X'y``."""
+    """``1/2 x'Ax + b'x`` over ``0 <= x <= upper``, ``E x = e``."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        wanted = "the arguments A and b of nnqp, or X and y of nonnegative_least_squares"
-        check_arguments(arguments, wanted, "A b", "X y")
-        self.A: Any = None
-        self.X: Any = None
-        self.constant = LONG(0)
-        if "A" in arguments:
-            self.A, self.b = _long(arguments["A"]), _long(arguments["b"])
-        else:
-            self.X, self.y = _long(arguments["X"]), _long(arguments["y"])
-            self.b, self.constant = -(self.X.T @ self.y), (self.y @ self.y) / 2
+        check_arguments(arguments, "the arguments A and b of nnqp", "A b")
+        self.A, self.b = _long(arguments["A"]), _long(arguments["b"])
         n = len(self.b)
         upper = arguments.get("upper")
         self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (n,))
         E, e = arguments.get("equality") or (np.zeros((0, n)), np.zeros(0))
         self.E, self.e = np.atleast_2d(_long(E)), np.atleast_1d(_long(e))
-        self.diagonal = np.maximum(np.diag(self.A) if self.A is not None else (self.X**2).sum(axis=0), 0)
+        self.diagonal = np.maximum(np.diag(self.A), 0)
         largest = self.diagonal.max(initial=0)
         self.largest = max(largest, LONG(TINY))
         # 1 / sqrt(A_ii), with the largest A_ii in place of 0
@@ -54,22 +46,13 @@ class Program:
             if (row >= 0).all() and value >= 0:
                 self.reach[row > 0] = np.minimum(self.reach[row > 0], value / row[row > 0] * (1 + 4 * LONG_EPS))
 
-    def times(self, x: np.ndarray) -> np.ndarray:
-        """``A x``."""
-        return self.A @ x if self.A is not None else self.X.T @ (self.X @ x)
-
     def sizes(self, x: np.ndarray) -> np.ndarray:
         """Sums of the absolute terms of every entry of ``A x + b``."""
-        if self.A is not None:
-            return np.abs(self.A) @ np.abs(x) + np.abs(self.b)
-        return np.abs(self.X).T @ (np.abs(self.X) @ np.abs(x) + np.abs(self.y))
+        return np.abs(self.A) @ np.abs(x) + np.abs(self.b)
 
     def objective(self, x: np.ndarray) -> Any:
-        """Objective at x; for least squares ``|X x - y|^2 / 2``."""
-        if self.X is not None:
-            residual = self.X @ x - self.y
-            return (residual @ residual) / 2
-        return (x @ self.times(x)) / 2 + self.b @ x
+        """Objective at x."""
+        return (x @ (self.A @ x)) / 2 + self.b @ x
 
     def bound(self, x: np.ndarray, y: np.ndarray, is_perturbed: bool) -> tuple[Any, float]:
         """The best lower bound ``F(w) >= F(z) + F'(z)(w - z)`` over several z near x, and the perturbation of b that it assumes.
@@ -94,7 +77,7 @@ class Program:
 
     def _granted(self, x: np.ndarray, z: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> tuple[Any, float]:
         """The bound from z if b is perturbed so that no unlimited variable has ``h_i < 0``, and the relative perturbation."""
-        h = self.times(z) + self.b + y @ self.E
+        h = self.A @ z + self.b + y @ self.E
         low = np.minimum(h, 0)
         short = np.where(unlimited, -low, 0)
         size = float(np.abs(self.b).max()) or float(np.abs(h - self.b).max()) or 1.0
@@ -102,7 +85,7 @@ class Program:
 
     def _reduced(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``h`` at z, and the negative part of h minus its rounding error."""
-        h = self.times(z) + self.b + y @ self.E
+        h = self.A @ z + self.b + y @ self.E
         noise = LONG_EPS * (len(z) + 8) * (self.sizes(z) + np.abs(y) @ np.abs(self.E))
         return h, np.where(h < noise, h - noise, 0)
 
@@ -125,11 +108,9 @@ class Program:
         goal = np.where(unlimited & (low < 0), -2 * low, 0)
         if not goal.any() and not (low < 0).any():
             return
-        eye = np.eye(len(x), dtype=LONG)
-        product = np.array([self.times(e) for e in eye])
-        diagonal = np.maximum(np.diag(product), np.diag(product).max(initial=0) * EPS**2)
+        diagonal = np.maximum(np.diag(self.A), np.diag(self.A).max(initial=0) * EPS**2)
         scale = np.sqrt(np.where(diagonal > 0, diagonal, 1))
-        unit = np.nan_to_num((product / scale / scale[:, None]).astype(float))
+        unit = np.nan_to_num((self.A / scale / scale[:, None]).astype(float))
         top = (goal / scale).max() or 1
         part_of = x * scale / ((x * scale).max() if x.any() else 1)
         free = [(part_of > share) & (unlimited | (x < (1 - abs(share)) * self.upper)) for share in SHARES]
@@ -142,12 +123,12 @@ class Program:
             noise = 4 * LONG_EPS * (len(x) + 8) * (self.sizes(x) + np.abs(y) @ np.abs(self.E))
             step = np.zeros(len(x), dtype=LONG)  # makes the gradient of these variables equal to its rounding error
             for _ in range(3):
-                left = (noise - h - product @ step)[rows] / scale[rows]
+                left = (noise - h - self.A @ step)[rows] / scale[rows]
                 step[rows] += _least_squares(part, left) / scale[rows]
             yield x + step
             d = np.zeros(len(x), dtype=LONG)
             d[rows] = _least_squares(part, np.ones(len(rows))) / scale[rows] * top
-            rise = product @ d
+            rise = self.A @ d
             able = (goal > 0) & (rise > 0)
             if able.any():
                 yield from (x + times * (goal[able] / rise[able]).max() * d for times in (0.5, 1, 2))
@@ -179,29 +160,27 @@ class Program:
         if not 0 <= result.bound_perturbation <= PERTURBATION:
             raised = f"{result.bound_perturbation:.1g}"
             report.problem(f"the bound takes a linear term for granted that is raised by {raised}")
-        h, gradient_noise = self.times(x) + self.b + y @ self.E, self.sizes(x) + np.abs(y) @ np.abs(self.E)
+        h, gradient_noise = self.A @ x + self.b + y @ self.E, self.sizes(x) + np.abs(y) @ np.abs(self.E)
         noise = HALF_DIGITS * np.abs(self.b).max(initial=0) + 64 * EPS * gradient_noise
         report.compare_all("dual", h, noise)
         is_feasible = self._report_conditions(result, x, h, gradient_noise, report)
         objective, (bound, granted) = self.objective(x), self.bound(x, y, result.bound_perturbation > 0)
         self._convexity(result, report)
-        curved = abs(float(x @ self.times(x))) / 2
-        cost = float(objective - self.constant)
+        curved = abs(float(x @ self.A @ x)) / 2
         # without the multipliers of the rows, which are part of the claim
         terms = float(self.sizes(x) @ x + np.abs(self.b) @ x)
-        size = max(abs(cost), curved, CANCELLED * float(np.abs(self.b) @ x + np.abs(y) @ (np.abs(self.E) @ x)))
+        size = max(
+            abs(float(objective)), curved, CANCELLED * float(np.abs(self.b) @ x + np.abs(y) @ (np.abs(self.E) @ x))
+        )
         is_alone = size == 0.0
         size = size or ALONE * float((self.b**2).max(initial=0.0) / self.largest) or 1.0
         allowed = HALF_DIGITS * max(size, abs(float(objective))) + LONG_EPS * len(x) ** 2 * float(self.sizes(x) @ x)
         report.compare("objective", float(objective), min(allowed, HALF_DIGITS * max(abs(float(objective)), terms)))
         if not is_alone:
-            # least squares with the bound 0 may use the objective with its constant
-            units = [size] if self.X is None else [size, max(float(objective), curved)]
-            unit = min(units, key=lambda one: abs(one - result.unit))
-            report.compare("unit", unit, EXACT * unit + allowed + TINY)
+            report.compare("unit", size, EXACT * size + allowed + TINY)
         elif self.b.any():  # the unit is the gain of one of the variables
             gain = (np.maximum(np.abs(self.b), np.abs(h - self.b)) * self.weights).max()
-            largest = max(ALONE * float(gain) ** 2, 0.0 if self.X is None else float(objective))
+            largest = ALONE * float(gain) ** 2
             report.figures["unit"] = (result.unit, largest)
             if not result.unit <= largest * (1 + EXACT) + TINY:
                 report.problem(f"unit is {largest:.9g} at most; the result says {result.unit:.9g}")
@@ -209,7 +188,7 @@ class Program:
             bound = LONG(-np.inf)
         elif granted:
             report.notes.append(f"the bound takes a linear term for granted that is raised by {granted:.1g} of itself")
-        if (self.b >= 0).all() or self.X is not None:  # F >= 0 everywhere
+        if (self.b >= 0).all():  # F >= 0 everywhere
             bound = max(bound, LONG(0))
         report.figures["dual_bound"] = (result.dual_bound, float(bound))
         if result.dual_bound > float(objective) + allowed:
@@ -241,10 +220,7 @@ class Program:
         """Largest violation of the optimality conditions at the reduced gradient h (n,)."""
         low, high = x <= 0, x >= self.upper
         missed = np.maximum(np.where(low & high, 0, np.where(low, -h, np.where(high, h, np.abs(h)))), 0)
-        worst = self._in_units(missed, h)
-        if self.A is not None:
-            return worst
-        return min(worst, float(missed.max(initial=0) / (np.abs(self.b).max(initial=0) or 1)))  # without units
+        return self._in_units(missed, h)
 
     def _in_units(self, part: np.ndarray, h: np.ndarray) -> float:
         """The largest of parts (n,) of the gradient h, in units of sqrt(A_ii) and relative to the part of b that h balances."""
@@ -261,7 +237,7 @@ class Program:
         tol = INDEFINITE * np.sqrt(n) + n * (n + 2) * EPS
         if not 0 <= delta <= (tol if report.claimed is Status.OPTIMAL else np.inf):
             report.problem(f"A may have eigenvalues of -{delta:.2g} of its largest diagonal entry", Status.FEASIBLE)
-        elif self.A is not None and np.isfinite(delta) and self.A.any():
+        elif np.isfinite(delta) and self.A.any():
             try:
                 np.linalg.cholesky((self.A / self.largest).astype(float) + delta * np.eye(n))
             except np.linalg.LinAlgError:
@@ -288,7 +264,7 @@ class Program:
             return
         d = direction.astype(LONG)
         noise = 256 * EPS * len(d)
-        flat = np.abs(self.times(d)) <= noise * (self.sizes(d) - np.abs(self.b) * (self.A is not None))
+        flat = np.abs(self.A @ d) <= noise * (np.abs(self.A) @ np.abs(d))
         level = np.abs(self.E @ d) <= noise * (np.abs(self.E) @ d)
         if (d < 0).any() or (d[np.isfinite(self.upper)] > 0).any():
             report.problem("the direction leaves the box", Status.UNKNOWN)

@@ -1,6 +1,5 @@
 """The work of `bregmat label`: read the points, open the journal, serve the page until Ctrl-C."""
 
-import secrets
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -35,17 +34,26 @@ LARGEST_WHOLE = 1e15  # whole numbers above are shown with an exponent
 def label_points(path: Path | None, columns: ColumnOptions, options: PageOptions) -> None:
     """Serve the page for a file of points, or for the demo, until Ctrl-C."""
     session, listening = _open(path, columns, options)
+    from bregmat_app.label.safety import AccessControl
     from bregmat_app.label.server import serve
 
-    key = secrets.token_urlsafe(32)  # only those who know it have access
-    link = f"http://127.0.0.1:{listening.getsockname()[1]}/{key}/"
+    port = listening.getsockname()[1]
+
+    def link(token: str) -> str:
+        return f"http://127.0.0.1:{port}/?token={token}"
+
+    def announce(token: str) -> None:
+        note("the link was used before; a new one:")
+        stdout().print(link(token), soft_wrap=True, markup=False)
+
+    access = AccessControl(port, announce)
     try:
         with suppress(KeyboardInterrupt), interruptible():
-            stdout().print(f"page    {link}", soft_wrap=True, markup=False)
+            stdout().print(f"page    {link(access.token)}", soft_wrap=True, markup=False)
             stdout().print(f"journal {session.journal.path}", soft_wrap=True, markup=False)
             note("Ctrl-C ends it; --resume continues.")
-            with _opened(None if options.no_browser else link):
-                serve(session, listening, key)
+            with _opened(None if options.no_browser else link(access.token)):
+                serve(session, access, listening)
     finally:
         listening.close()
         session.close()
@@ -91,10 +99,11 @@ def _opened(link: str | None) -> Iterator[None]:
     if link is None:
         yield
         return
+    from bregmat_app.label.safety import redirect_page
+
     with TemporaryDirectory(prefix="bregmat-label-") as folder:  # only its owner can read it
         file = Path(folder) / "open.html"
-        page = f'<!DOCTYPE html><title>bregmat label</title><meta http-equiv="refresh" content="0; url={link}">'
-        file.write_text(page, encoding="utf-8")
+        file.write_text(redirect_page(link), encoding="utf-8")
         webbrowser.open(file.as_uri())
         yield
 

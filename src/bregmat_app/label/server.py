@@ -1,47 +1,31 @@
 """The web server of the page (Starlette): static files, pictures, downloads, and one web socket per tab.
 
-The server listens on the loopback address, where every page in the same browser, and other users of the machine, can send requests to
-it. They are refused: every address of the page begins with a secret, the key, which only the link in the terminal has. The Host has to
-be the address of the server (a name that an attacker points to the loopback address is not), and the Origin the page itself.
+Every address of the page begins with a secret, and only the link in the terminal leads there (:class:`Guard`, ``safety.py``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import secrets
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketClose
 
 from bregmat_app.label.hub import Hub
 from bregmat_app.label.points import LARGE, SMALL
+from bregmat_app.label.safety import HEADERS, AccessControl, redirect_page
 from bregmat_app.label.session import DOWNLOADS, Session, exported
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
-}
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".csv": "text/csv",
     ".json": "application/json", ".bm": "application/octet-stream"}  # fmt: skip
@@ -50,45 +34,52 @@ LONGEST_MESSAGE = 65_536  # bytes of one message of a tab
 
 
 class Guard:
-    """Middleware that checks every request before the application sees it, and adds :data:`HEADERS` to every response."""
+    """Middleware that checks every request before the application sees it."""
 
-    def __init__(self, app: ASGIApp, port: int, key: str) -> None:
-        self.app, self.hosts, self.key = app, {f"127.0.0.1:{port}", f"localhost:{port}"}, key
-
-    def refusal(self, headers: Mapping[str, str], path: str, *, needs_origin: bool = False) -> str:
-        """Return why a request is refused; empty if it is not."""
-        if headers.get("host", "").lower() not in self.hosts:
-            return "this page answers to its own address only"
-        origin = headers.get("origin")
-        is_own = not needs_origin if origin is None else origin.lower() in {f"http://{name}" for name in self.hosts}
-        if not is_own:
-            return "requests of other pages are refused"
-        has_key = secrets.compare_digest(path.removeprefix("/").partition("/")[0].encode(), self.key.encode())
-        return "" if has_key else "Open the link that the terminal shows."
+    def __init__(self, app: ASGIApp, access: AccessControl) -> None:
+        self.app, self.access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on, or answer it."""
         headers, is_socket = Headers(scope=scope), scope["type"] == "websocket"
-        reason = self.refusal(headers, scope["path"], needs_origin=is_socket)
+        reason = self.access.refusal(headers, needs_origin=is_socket)
+        is_known = not reason and self.access.is_known(headers, scope["path"])
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 sent = MutableHeaders(scope=message)
                 sent.update(HEADERS)
-                if reason:  # who is refused keeps no connection
+                if not is_known:  # connections without the cookie are closed
                     sent["connection"] = "close"
             await send(message)
 
-        if not reason:
+        if is_known:
             await self.app(scope, receive, send_safely)
         elif is_socket:
             await WebSocketClose(1008)(scope, receive, send)
         else:
-            await PlainTextResponse(reason, 403)(scope, receive, send_safely)
+            answer = PlainTextResponse(reason, 403) if reason else self._entrance(scope)
+            await answer(scope, receive, send_safely)
+
+    def _entrance(self, scope: Scope) -> Response:
+        """Answer a request without the cookie: give the cookie in exchange for the token, or refuse.
+
+        A page redirects the browser instead of an HTTP redirect, because browsers send strict cookies only if a page of the same
+        site, or the user, opens an address.
+        """
+        query = QueryParams(scope.get("query_string", b""))
+        if scope["path"] != "/" or "token" not in query:
+            return PlainTextResponse("Open the link that the terminal shows; it works once.", 403)
+        cookie = self.access.admit(query["token"])
+        if cookie is None:
+            words = "This link was used before, or is none; the terminal shows a new one if it was."
+            return PlainTextResponse(words, 403)
+        home = f"/{self.access.key}/"
+        return HTMLResponse(redirect_page(home, icon=f"{home}static/icon.svg"), headers={"set-cookie": cookie})
 
 
-def make_app(session: Session, port: int, key: str) -> Starlette:
-    """Return the application; every address begins with the key."""
+def make_app(session: Session, access: AccessControl) -> Starlette:
+    """Return the application; `access` decides which requests are allowed."""
     hub = Hub(session)
 
     async def static(request: Request) -> Response:
@@ -139,7 +130,7 @@ def make_app(session: Session, port: int, key: str) -> Starlette:
         Route("/static/{name}", static),
         WebSocketRoute("/tab", tab),
     ]
-    app = Starlette(routes=[Mount(f"/{key}", routes=routes)], middleware=[Middleware(Guard, port=port, key=key)])
+    app = Starlette(routes=[Mount(f"/{access.key}", routes=routes)], middleware=[Middleware(Guard, access=access)])
     app.state.hub = hub
     return app
 
@@ -157,12 +148,12 @@ def listen(port: int) -> socket.socket:
     return listening
 
 
-def serve(session: Session, listening: socket.socket, key: str) -> None:
+def serve(session: Session, access: AccessControl, listening: socket.socket) -> None:
     """Serve until interrupted. Call this where Ctrl-C ends the whole block rather than a run of a solver."""
     session.learning.warm_up()
     gc.collect()
     gc.freeze()  # a full garbage collection over the loaded modules would delay an answer
-    app = make_app(session, listening.getsockname()[1], key)
+    app = make_app(session, access)
     config = uvicorn.Config(
         app,
         http="h11",

@@ -4,11 +4,6 @@
 
 namespace bregmat {
 
-template <class T> static void bind_passes(nb::module_ m) {
-    m.def("packed_pass_inplace", tiles::packed_pass_inplace<T>, WithoutInterpreter{});
-    m.def("signed_pass_inplace", tiles::signed_pass_inplace<T>, WithoutInterpreter{});
-}
-
 void bind_quadratic(nb::module_ module) {
     auto m = module.def_submodule("free_factor");
     m.def("gather_upper_inplace", free_factor::gather_upper_inplace);
@@ -33,8 +28,7 @@ void bind_quadratic(nb::module_ module) {
     m.def("sweep_inplace", descent::sweep_inplace);
     m.def("inspect", descent::inspect);
     m = module.def_submodule("tiles");
-    bind_passes<double>(m);
-    bind_passes<float>(m);
+    m.def("signed_pass_inplace", tiles::signed_pass_inplace, WithoutInterpreter{});
 }
 
 }  // namespace bregmat

@@ -14,15 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.simplex.problem import NearestDistribution
-from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
+from bregmat.applications.simplex.solvers import SOLVERS, VectorCyclic
 from bregmat.base.checks import as_choice, check_limits, check_positive
-from bregmat.engine.loop import RunLog, Solver, compose, returns_result, solve
-from bregmat.engine.result import Result
+from bregmat.engine.loop import RunLog, compose, returns_result, solve
+from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import Record
-from bregmat.engine.wording import Kind
+from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.typing import Points, Senses, Values, VectorSolverName
-
-SOLVERS: dict[str, Any] = {settings.name: settings for settings in VECTOR_SOLVERS}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -68,7 +66,7 @@ def nearest_distribution(
     sense: Senses,
     *,
     total: float | None = 1.0,
-    solver: VectorSolverName | Solver = "auto",
+    solver: VectorSolverName | CyclicProjection = "auto",
     tol: float = 1e-9,
     max_iter: int | None = None,
     max_seconds: float | None = None,
@@ -82,16 +80,16 @@ def nearest_distribution(
     ----------
     prior : array-like, shape (n,)
         At least 0; it need not sum to ``total``. Zeros stay zero.
-    A : array-like or scipy.sparse, shape (c, n)
+    A : array-like, shape (c, n)
     b : float or array-like, shape (c,)
         Right-hand sides, in the units of the constraints.
     sense : str or sequence of str
         "<=", ">=" or "==", one for all constraints or one per constraint.
     total : float or None
         The sum of x; None leaves it free.
-    solver : {"auto", "dual_newton", "cyclic_projection"} or object
-        "auto" is the dual Newton method; of its settings only ``proximal`` is used. ``CyclicProjection(...)`` is the paper's method,
-        which projects onto one constraint at a time; its settings are those for matrices.
+    solver : {"auto", "dual_newton", "cyclic_projection"} or CyclicProjection
+        "auto" is the dual Newton method. "cyclic_projection" is the paper's method, which projects onto one constraint at a time;
+        ``CyclicProjection(...)`` holds its settings.
     tol : float
         Relative duality gap at which the result is called optimal.
     max_iter : int, optional
@@ -124,16 +122,13 @@ def nearest_distribution(
     array([0.054, 0.079, 0.114, 0.165, 0.24 , 0.347])
     """
     log = RunLog(callback, max_seconds)
-    if isinstance(solver, str):
-        solver = SOLVERS["dual_newton" if as_choice("solver", solver, ["auto", *SOLVERS]) == "auto" else solver]()
-    elif not isinstance(solver, tuple(SOLVERS.values())):
-        names = ", ".join(cls.__name__ for cls in SOLVERS.values())
-        raise TypeError(f"solver must be a string or one of the objects {names}; got {solver!r}.")
+    if not isinstance(solver, str | CyclicProjection):
+        raise TypeError(f"solver must be a string or a CyclicProjection; got {solver!r}.")
+    method = SOLVERS[as_choice("solver", solver, SOLVERS)] if isinstance(solver, str) else VectorCyclic(solver)
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     if total is not None:
         check_positive("total", total, finite=True)
     problem, support = NearestDistribution.build(prior, A, b, sense, total)
-    method = VECTOR_SOLVERS[type(solver)](solver)
     outcome = solve(problem, method, tol=tol, max_iter=max_iter, log=log)
     proof = outcome.certificate
     x = np.zeros(len(support))

@@ -67,7 +67,7 @@ class NearestDistribution(Problem):
 
     Attributes
     ----------
-    A : ndarray or csr_array, shape (c, n)
+    A : ndarray, shape (c, n)
         The user's rows divided by ``factor``, so that the largest entry of each is between 1/2 and 2.
     b, sense, unit : ndarray, shape (c,)
         Right-hand sides divided by ``factor``; 1 for "<=", -1 for ">=", 0 for "=="; units of violations.
@@ -79,7 +79,7 @@ class NearestDistribution(Problem):
         The sum of x; None if it is free.
     """
 
-    A: Any
+    A: np.ndarray
     b: np.ndarray
     sense: np.ndarray
     unit: np.ndarray
@@ -103,22 +103,16 @@ class NearestDistribution(Problem):
         support = prior > 0
         if not support.any():
             raise ValueError(f"prior must have a positive entry; all {len(prior)} are 0.")
-        A = as_matrix("A", A, sparse="csr", empty=True)
+        A = np.ascontiguousarray(as_matrix("A", A, empty=True))
         if A.shape[1] != len(prior):
             raise ValueError(f"A must have one column per entry of prior ({len(prior)}); got shape {A.shape}.")
-        if isinstance(A, np.ndarray):
-            A = np.ascontiguousarray(A)
         c = A.shape[0]
         b, sense = as_column("b", b, c, scalar=True), sense_codes(sense, c).astype(float)
         if not support.all():
             A, prior = A[:, support], prior[support]
-        if isinstance(A, np.ndarray):
-            largest = np.maximum(A.max(axis=1, initial=0.0), -A.min(axis=1, initial=0.0))
-        else:
-            largest = abs(A).max(axis=1).toarray().ravel()
+        largest = np.maximum(A.max(axis=1, initial=0.0), -A.min(axis=1, initial=0.0))
         factor = np.exp2(np.round(np.log2(np.where(largest > 0, largest, 1.0))))
-        A = A / factor[:, None] if isinstance(A, np.ndarray) else scipy.sparse.diags_array(1.0 / factor).tocsr() @ A
-        b = b / factor
+        A, b = A / factor[:, None], b / factor
         mass = 1.0 if total is None else total / prior.sum()
         unit = np.abs(b)
         if (unit == 0).any():
@@ -141,23 +135,8 @@ class NearestDistribution(Problem):
         """Whether a row can change: with a fixed sum, rows of one number repeated have one value, and no weight of theirs moves x."""
         if self.total is None:
             return np.ones(len(self.b), dtype=bool)
-        high, low = (getattr(self.A, name)(axis=1) for name in ("max", "min"))
-        if not isinstance(self.A, np.ndarray):
-            high, low = high.toarray().ravel(), low.toarray().ravel()
+        high, low = self.A.max(axis=1), self.A.min(axis=1)
         return high - low > SUM_ROUNDINGS * EPS * np.maximum(np.abs(high), np.abs(low))
-
-    def row(self, j: int) -> tuple[Any, np.ndarray]:
-        """The columns of a row and its entries there."""
-        if isinstance(self.A, np.ndarray):
-            return slice(None), self.A[j]
-        part = slice(self.A.indptr[j], self.A.indptr[j + 1])
-        return self.A.indices[part], self.A.data[part]
-
-    def part(self, rows: np.ndarray, columns: np.ndarray) -> Any:
-        """A block of A as a sparse array."""
-        if isinstance(self.A, np.ndarray):
-            return scipy.sparse.csr_array(self.A[:, columns][rows])
-        return self.A[rows][:, columns]
 
     def adjoint(self, mu: np.ndarray) -> np.ndarray:
         """``A' mu``, without the rows of weight 0."""
@@ -227,22 +206,13 @@ class NearestDistribution(Problem):
         None if the time limit is exceeded before it is complete.
         """
         mean = p[rows] / self.total if self.total is not None else np.zeros(len(rows))
-        if isinstance(self.A, np.ndarray):
-            H = np.zeros((len(rows), len(rows)))
-            numbers = min(2_000_000, 8192 * max(1, len(rows)))
-            for some in blocks(len(x), len(rows), numbers):
-                if seconds_left() < 0:
-                    return None
-                part = self.A[rows, some] - mean[:, None]
-                H += (part * x[some]) @ part.T
-        else:
-            # the mean is subtracted from the few columns with much of x, where the difference of moments would cancel
-            heavy = np.flatnonzero(x > x.sum() / 64) if self.total is not None else np.zeros(0, dtype=int)
-            part, light = self.A[rows], x.copy()
-            light[heavy] = 0.0
-            centred, moment = part[:, heavy].toarray() - mean[:, None], part @ light
-            cross = np.outer(moment - 0.5 * light.sum() * mean, mean)
-            H = ((part * light[None, :]) @ part.T).toarray() - cross - cross.T + (centred * x[heavy]) @ centred.T
+        H = np.zeros((len(rows), len(rows)))
+        numbers = min(2_000_000, 8192 * max(1, len(rows)))
+        for some in blocks(len(x), len(rows), numbers):
+            if seconds_left() < 0:
+                return None
+            part = self.A[rows, some] - mean[:, None]
+            H += (part * x[some]) @ part.T
         return H * np.multiply.outer(self.sign[rows], self.sign[rows])
 
     # ------------------------------------------------------------------ certificates
@@ -299,7 +269,7 @@ class NearestDistribution(Problem):
         while True:
             slack = scipy.sparse.csr_array(np.full((len(columns), 1), float(fixed)))
             table = scipy.sparse.block_array(
-                [[self.part(rows, columns).T * -w[None], slack], [np.ones((1, len(w))), None]]
+                [[scipy.sparse.csr_array(self.A[:, columns][rows].T * -w), slack], [np.ones((1, len(w))), None]]
             )
             solution = scipy.optimize.linprog(cost, table, np.append(np.zeros(len(columns)), 1.0), bounds=bounds)
             if solution.status != 0 or -solution.fun <= CLEAR:
@@ -368,7 +338,7 @@ class NearestDistribution(Problem):
         on = np.flatnonzero(y)
         unit, size = self.unit[on], np.abs(y[on]) @ abs(self.A[on])
         tight = np.flatnonzero(np.abs(v) <= 1e-6 * size.max())[:5000]
-        part = self.part(on, tight).toarray() / unit[:, None]
+        part = self.A[:, tight][on] / unit[:, None]
         y = y.copy()
         y[on] -= np.linalg.lstsq(part.T, v[tight], rcond=None)[0] / unit
         return y if (self.sense * y >= 0).all() else np.zeros_like(y)

@@ -1,4 +1,4 @@
-"""Newton's method and cyclic projections for distributions. The settings are those of the solvers for matrices."""
+"""Newton's method and cyclic projections for distributions."""
 
 from __future__ import annotations
 
@@ -8,29 +8,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.simplex.problem import SUM_ROUNDINGS, DistributionState, NearestDistribution
-from bregmat.applications.simplex.subproblems import log_sum, newton_direction, step_to_row
+from bregmat.applications.simplex.subproblems import newton_direction, step_to_row
 from bregmat.base.tolerances import EPS, FEASIBLE, TINY
 from bregmat.solvers.cyclic_projection import CyclicProjection
-from bregmat.solvers.dual_newton import DualNewton
 
+PROXIMAL = 1e-3  # largest proximal term, relative to the diagonal of the Hessian
 MAX_CHANGE = 50.0  # largest change of an exponent in a step towards a bound that no vector attains
 MAX_STEP = 1e4  # the same in a Newton step: larger dual weights have a rounding above usual tolerances of the gap
 
 
 def _row_step(problem: NearestDistribution, logx: np.ndarray, j: int, tol: float) -> float:
     """The step of :func:`step_to_row` for row j, limited in length."""
-    on, a = problem.row(j)
-    size, rest = float(np.abs(a).max(initial=0.0)), -np.inf
-    if problem.total is not None:
-        zeros = len(a) < len(logx)
-        size = float(np.ptp(np.append(a, 0.0) if zeros else a))
-        if zeros:
-            off = np.ones(len(logx), dtype=bool)
-            off[on] = False
-            rest = log_sum(logx[off])
-    t = step_to_row(logx[on], a, float(problem.b[j]), problem.total, rest, tol)
+    a = problem.A[j]
+    size = float(np.abs(a).max(initial=0.0) if problem.total is None else np.ptp(a))
     far = MAX_CHANGE / max(size, TINY)
-    return min(max(t, -far), far)
+    return min(max(step_to_row(logx, a, float(problem.b[j]), problem.total, tol), -far), far)
 
 
 class _VectorSolver:
@@ -50,8 +42,7 @@ class _VectorSolver:
 class VectorNewton(_VectorSolver):
     """Newton's method on the dual with an active set: the quadratic model of the rows that may be active, then a line search."""
 
-    settings: DualNewton
-    name: ClassVar[str] = DualNewton.name
+    name: ClassVar[str] = "dual_newton"
     max_iter: ClassVar[int] = 200
 
     def step(self, problem: NearestDistribution, state: DistributionState) -> DistributionState:
@@ -67,7 +58,7 @@ class VectorNewton(_VectorSolver):
         move = np.maximum(-q[rows] / D, np.where(bounded, -y, -np.inf)[rows])
         norm = float(np.sqrt(move @ (D * move)))
         largest = max(state.largest, norm)
-        proximal = self.settings.proximal * min(1.0, norm / max(largest, TINY)) + 1e-10
+        proximal = PROXIMAL * min(1.0, norm / max(largest, TINY)) + 1e-10
         # rounding of the gradient would be divided by the curvature of dependent rows, which vanishes as x nears a vertex
         H[np.diag_indices_from(H)] += proximal * D + SUM_ROUNDINGS * EPS * (
             abs(problem.A[rows]) @ state.x + np.abs(problem.b[rows])
@@ -98,9 +89,12 @@ class VectorNewton(_VectorSolver):
 
 @dataclass(frozen=True)
 class VectorCyclic(_VectorSolver):
-    """Cycles of exact projections onto single rows, with or without the dual corrections (Kulis 2009, eq. 8)."""
+    """Cycles of exact projections onto single rows, with or without the dual corrections (Kulis 2009, eq. 8).
 
-    settings: CyclicProjection
+    The settings are those of the projections of matrices.
+    """
+
+    settings: CyclicProjection = CyclicProjection()
     name: ClassVar[str] = CyclicProjection.name
     max_iter: ClassVar[int] = 10_000
 
@@ -113,8 +107,8 @@ class VectorCyclic(_VectorSolver):
         logx = problem.log_point(problem.log0 - v)
         x = np.exp(logx)
         for j in range(len(mu)):
-            on, a = problem.row(j)
-            excess = sign[j] * (float(a @ x[on]) - problem.b[j])
+            a = problem.A[j]
+            excess = sign[j] * (float(a @ x) - problem.b[j])
             if problem.sense[j] != 0 and excess <= 0 and (mu[j] == 0 or not settings.corrected):
                 continue
             if not settings.corrected and abs(excess) <= 0.1 * FEASIBLE * problem.unit[j]:
@@ -125,7 +119,7 @@ class VectorCyclic(_VectorSolver):
             if t == 0:
                 continue
             mu[j] += t
-            v[on] += t * a
+            v += t * a
             logx = problem.log_point(problem.log0 - v)
             x = np.exp(logx)
             moved += 1
@@ -137,4 +131,4 @@ class VectorCyclic(_VectorSolver):
         return replace(new, finished=done, stalled=settings.corrected and moved == 0)
 
 
-VECTOR_SOLVERS: dict[Any, Any] = {DualNewton: VectorNewton, CyclicProjection: VectorCyclic}
+SOLVERS = {"auto": VectorNewton(), VectorNewton.name: VectorNewton(), VectorCyclic.name: VectorCyclic()}

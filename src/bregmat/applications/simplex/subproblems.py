@@ -104,9 +104,7 @@ def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol:
     return float(scipy.optimize.brentq(lambda t: difference(t)[0], 0.0, end, **limits))
 
 
-def step_to_row(
-    u: np.ndarray, a: np.ndarray, b: float, total: float | None, rest: float = -np.inf, tol: float = 1e-10
-) -> float:
+def step_to_row(u: np.ndarray, a: np.ndarray, b: float, total: float | None, tol: float = 1e-10) -> float:
     """The Bregman projection onto one row (Kulis 2009, eq. 6): t with ``a . x(t) = b`` for ``x(t) ~ exp(u - t a)``.
 
     It is infinite if no vector attains b, or if the step is too large to compute with.
@@ -118,8 +116,6 @@ def step_to_row(
     b : float
     total : float or None
         The sum of x(t); None if it is free.
-    rest : float
-        Logarithm of the sum of the entries at which the row is zero, which are not in u and a.
     tol : float
         Accuracy of the exponents; dimensionless.
     """
@@ -130,8 +126,6 @@ def step_to_row(
     if total is None:
         weights = np.append(a, -b)
         return balance(np.append(u, 0.0), np.append(a, 0.0), weights, -weights, tol) / scale
-    if rest > -np.inf:
-        u, a = np.append(u, rest), np.append(a, 0.0)
     target, low, high = b / total, a.min(), a.max()
     if not low < high:
         return 0.0
