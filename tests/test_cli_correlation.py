@@ -153,6 +153,16 @@ def test_decimal_commas_come_back(correlation, tmp_path):
     assert "0,75" in (tmp_path / "out.tsv").read_text()
 
 
+def test_a_small_matrix_is_printed_if_it_is_not_written(correlation):
+    shown = correlation("broken.csv").stdout
+    for value in nearest_correlation(BROKEN).matrix[np.triu_indices(3, 1)]:
+        assert f"{abs(value):.4f}"[:5] in shown
+    assert shown.count("credit") >= 2 and "0.5822" not in correlation("broken.csv", "--out", "out.csv").stdout
+    names = [f"factor{k}" for k in range(11)]
+    pd.DataFrame(0.5 * np.eye(11) + 0.5, names, names).to_csv("large.csv")
+    assert "factor7" not in correlation("large.csv").stdout
+
+
 def test_fixed_entries_stay(correlation):
     fixed = np.array([[1, 1, 0], [1, 1, 0], [0, 0, np.nan]])
     pd.DataFrame(fixed, NAMES, NAMES).to_csv("mask.csv")

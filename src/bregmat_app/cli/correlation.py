@@ -14,6 +14,7 @@ from bregmat_app.cli import show
 from bregmat_app.cli.options import CorrelationOptions
 
 INDEX_NAMES = ("", "index", "Unnamed: 0", "__index_level_0__")  # what pandas calls an index without a name
+MOST_PRINTED = 10  # variables of a matrix that is printed if it is not written
 SYMMETRIC = 1e-6  # difference between C_ij and C_ji that is taken for rounding in the file
 
 
@@ -53,11 +54,13 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     rows = [("status", f"{result.status}: {result.advice}")]
     rows += _changes(names, C, result) if has_matrix else []
     show.stdout().print(show.name_value_table(rows, f"{path.name}: {len(C)} x {len(C)} correlations"))
-    if has_matrix and out is not None:
-        repaired = np.asarray(result.covariance if options.keep_variances else result.matrix)
+    repaired = np.asarray(result.covariance if options.keep_variances else result.matrix) if has_matrix else None
+    if repaired is not None and out is not None:
         columns = {"": np.array(names), **dict(zip(names, repaired.T))}
         tables.write(out, columns, has_decimal_commas=has_decimal_commas)
         show.wrote("matrix", out)
+    elif repaired is not None and len(names) <= MOST_PRINTED:
+        show.stdout().print(show.matrix_table(names, repaired))
     return show.exit_code(result)
 
 

@@ -146,6 +146,16 @@ def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
     return table
 
 
+def matrix_table(names: Sequence[str], matrix: Any) -> Table:
+    """The table of a small square matrix."""
+    table = Table("")
+    for name in names:
+        table.add_column(escape(name), justify="right")
+    for name, row in zip(names, matrix):
+        table.add_row(escape(name), *(escape(number(float(value), 4)) for value in row))
+    return table
+
+
 def gap_and_violation(record: Any) -> str:
     """The text of a record of a solver in the line of progress."""
     near = (

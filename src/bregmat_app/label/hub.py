@@ -124,6 +124,7 @@ class Hub:
             "type": "details",
             "version": state.version,
             **await _run(self._searcher, session.details, state, clusters),
+            "unmeetable": await _run(self._searcher, session.unmeetable, state),
         }
         async with self._turn:
             if session.is_current(state):
