@@ -212,7 +212,7 @@ class Session:
 
     def unmeetable(self, state: SessionState) -> list[int]:
         """Return answers that no metric of these features meets exactly, by proof, although they do not contradict each other."""
-        return self.learning.unmeetable(state.learned, set().union(*self.contradictions(state)))
+        return self.learning.unmeetable(state.learned, set().union(*Links(state.answers).contradictions()))
 
     def cluster_list(self, state: SessionState, clusters: Clusters) -> list[dict[str, Any]]:
         """Return key, name, size and number of answered points of the cluster of each class."""
