@@ -5,8 +5,6 @@ receive the new map (a binary frame) and what is known with it, and then what ta
 answer arrives in between.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Every address of the page begins with a secret, and only the link in the terminal leads there (:class:`Guard`, ``safety.py``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

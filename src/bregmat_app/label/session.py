@@ -1,7 +1,5 @@
 """A session of the page: journal, answers, metric, map, downloads. Every change goes through :meth:`Session.say`; the rest is data."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Displays as inline SVG whose lines and text take the colours of the page, light or dark."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings
