@@ -576,6 +576,8 @@ def test_an_answer_within_ten_percent_is_nearly_met(tmp_path):
     state = tell(session, *(different(i, i + 65) for i in range(25)), *(same(i, i + 1) for i in range(0, 50, 2)))
     shown = session.shown(state)["answers"]
     assert {answer["met"] for answer in shown} == {"yes", "nearly", "no"}
+    assert session.details(state, session.clusters(state))["contradictions"] == []
+    assert set(session.unmeetable(state)) <= {answer["number"] for answer in shown}
     for answer in shown:
         violation = answer["violation"]
         assert answer["met"] == ("yes" if violation <= 1e-3 else "nearly" if violation <= 0.1 else "no")

@@ -15,7 +15,7 @@ from bregmat.base.threads import interruptible
 from bregmat.io.points import NoNumbersError
 from bregmat_app.cli.options import ColumnOptions, PageOptions, names_in
 from bregmat_app.cli.points import PointTable, find_labels, find_sample_ids, read_table
-from bregmat_app.cli.show import bad_input, note, stdout, warn
+from bregmat_app.cli.show import note, stdout, warn
 from bregmat_app.label.learning import LabelSettings
 from bregmat_app.label.points import (
     LabelPoints,
@@ -41,8 +41,7 @@ points = read_label_points({{!r}}, {{}}, {{}})
 
 def label_points(path: Path | None, columns: ColumnOptions, options: PageOptions) -> None:
     """Serve the page for a file of points, or for the demo, until Ctrl-C."""
-    with bad_input():
-        session, listening = _open(path, columns, options)
+    session, listening = _open(path, columns, options)
     from bregmat_app.label.safety import AccessControl
     from bregmat_app.label.server import serve
 

@@ -15,13 +15,12 @@ from bregmat.base.points import CheckedPoints
 from bregmat.base.sampling import sq_distances
 from bregmat.base.threads import cached_property
 from bregmat.certificates.result import MatrixResult
-from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.linear_maps import inverse_deviations
 from bregmat.estimators.selection import FEWEST_COMPARED
 from bregmat.nearest import nearest_metric
 from bregmat.typing import LossName
-from bregmat_app.label.answers import AnsweredRows
+from bregmat_app.label.answers import Answer, AnsweredRows, rows_of
 from bregmat_app.label.groups import Groups
 
 PERCENTILES = (25.0, 75.0)  # of squared distances: upper bound for the same, lower bound for different points
@@ -146,11 +145,9 @@ class Learning:
         return Learned(space, result.B, result, rows)
 
     def warm_up(self) -> None:
-        """Learn from two rows once, because some modules are loaded at their first use and would delay the first answer."""
-        near, far = self.start.near, self.start.far
-        pairs = Constraints.sq_distance([0, 1], [1, 2], [near, far], ["<=", ">="])
-        triple = Constraints.comparison([0], [1], [0], [2], near)
-        self.learn(AnsweredRows(pairs + triple, [frozenset({k}) for k in range(3)], [(k,) for k in range(3)]))
+        """Learn from two answers once, because some modules are loaded at their first use and would delay the first answer."""
+        answers = [Answer(1, "different", (0, 1)), Answer(2, "closer", (0, 1, 2))]
+        self.learn(rows_of(answers, self.start.near, self.start.far))
 
     def unmeetable(self, learned: Learned, contradicting: set[int]) -> list[int]:
         """Return answers, by number, of which it is proven that no metric of these features meets all exactly; none without a proof.

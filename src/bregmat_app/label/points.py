@@ -1,7 +1,5 @@
 """The points of the page with their names, texts, pictures and known labels, and features of texts and pictures."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Sequence

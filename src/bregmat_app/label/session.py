@@ -1,7 +1,5 @@
 """A session of the page: journal, answers, metric, map, downloads. Every change goes through :meth:`Session.say`; the rest is data."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -201,18 +199,18 @@ class Session:
         return {"point": found.point, "classes": offered, "guess": found.guess}
 
     def details(self, state: SessionState, clusters: Clusters) -> dict[str, Any]:
-        """Return what takes longer than the map: clusters, progress, agreement with known labels, contradictions, and a proof."""
-        contradictions, unmeetable = Links(state.answers).contradictions(), []
-        if self.is_current(state):  # a new answer does not wait for this proof
-            unmeetable = self.learning.unmeetable(state.learned, set().union(*contradictions))
+        """Return what takes longer than the map: clusters, progress, agreement with known labels, and contradictions."""
         labels = None if len(state.groups.all_apart()) < 2 else self.points.classes
         return {
             "clusters": self.cluster_list(state, clusters),
             "progress": self.progress(state, clusters),
             "agreement": None if labels is None else agreement(clusters.key, labels),
-            "contradictions": contradictions,
-            "unmeetable": unmeetable,
+            "contradictions": Links(state.answers).contradictions(),
         }
+
+    def unmeetable(self, state: SessionState) -> list[int]:
+        """Return answers that no metric of these features meets exactly, by proof, although they do not contradict each other."""
+        return self.learning.unmeetable(state.learned, set().union(*Links(state.answers).contradictions()))
 
     def cluster_list(self, state: SessionState, clusters: Clusters) -> list[dict[str, Any]]:
         """Return key, name, size and number of answered points of the cluster of each class."""
@@ -299,14 +297,12 @@ def exported(session: Session, state: SessionState, name: str) -> bytes:
     if state.learned.rows is None:
         raise ValueError("there are no answers yet, so there is nothing to download")
     points, rows = session.points, state.learned.rows.constraints
-    settings = asdict(session.settings) | {"prior": state.learned.space.name}
-    learner = MetricLearner(**settings)
+    learner = MetricLearner(**asdict(session.settings) | {"prior": state.learned.space.name})
     if name == "learn.py":
         id_type, ids = ("int", None) if points.sample_id is None else ("str", "points.names")
         return LEARN_AGAIN.format(source=points.source, learner=learner, id_type=id_type, ids=ids).encode()
     if name == "report.html":
-        title = f"Metric learned from {len(state.answers)} answers on {points.title}"
-        return _report(title, points, rows, learner, settings).encode()
+        return _report(points, rows, learner, len(state.answers)).encode()
     with tempfile.TemporaryDirectory(prefix="bregmat-label-") as folder:
         out = Path(folder) / name
         if name == "model.bm":
@@ -317,20 +313,18 @@ def exported(session: Session, state: SessionState, name: str) -> bytes:
         return out.read_bytes()
 
 
-def _report(
-    title: str, points: LabelPoints, rows: Constraints, learner: MetricLearner, settings: dict[str, Any]
-) -> str:
+def _report(points: LabelPoints, rows: Constraints, learner: MetricLearner, n_answers: int) -> str:
     """Fit the learner and return its report."""
     from bregmat_app.report import ReportData, render_report
 
     data = ReportData(
-        title=title,
+        title=f"Metric learned from {n_answers} answers on {points.title}",
         result=learner.fit(points.X, constraints=rows).result_,
         X=points.X,
         constraints=rows,
         y=None if points.classes is None else np.array([name or None for name in points.classes], dtype=object),
         learner=learner,
-        settings=settings,
+        settings=learner.get_params(),
         sample_id=points.names,
         has_hard=False,
     )
