@@ -3,7 +3,7 @@
     python tests/fuzz_files.py --cases 10000 --kills 50 --seed 0
 
 A damaged model loads as what was saved, to the same bytes, or raises ModelFileError. One that was altered and signed again loads as
-something, or raises ModelFileError. Tables and streams are read, or raise ValueError. Anything else is wrong: another error, a warning,
+something, or raises ModelFileError. Tables are read, or raise ValueError. Anything else is wrong: another error, a warning,
 a file beside those that were there, more memory than the limit, five seconds.
 """
 
@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 import bregmat
-from bregmat.io import ModelFileError, PairFile, load, read_constraints, read_points, save
+from bregmat.io import ModelFileError, load, read_constraints, read_points, save
 
 MEMORY = 6 * 2**30  # bytes of address space; interpreter, NumPy and pyarrow map about two of them
 SECONDS = 5
@@ -114,7 +114,6 @@ def tables(folder):
     rng = np.random.default_rng(1)
     X, names = rng.normal(size=(40, 3)), ["one", "two", "three"]
     rows = bregmat.Constraints.sq_distance(np.arange(9), np.arange(9) + 1, np.linspace(1, 2, 9), "<=")
-    pairs = {"a": np.arange(30), "b": np.arange(30) + 1, "y": np.linspace(0, 1, 30)}
     readers = {}
     for kind in (".csv", ".parquet", ".tsv", ".csv.gz"):
         path = folder / f"points{kind}"
@@ -125,9 +124,6 @@ def tables(folder):
         path = folder / f"constraints{kind}"
         bregmat.io.write_constraints(path, rows)
         readers[path] = read_constraints
-        path = folder / f"stream{kind}"
-        bregmat.io.tables.write(path, pairs)
-        readers[path] = lambda path: list(PairFile(path))
     path = folder / "points.npy"
     np.save(path, X)
     readers[path] = lambda path: np.array(read_points(path).X)
@@ -410,7 +406,7 @@ class Fuzz:
                 self.read("model signed again", path, load, ModelFileError)
 
     def tables(self, cases):
-        """Damaged tables and streams; a bomb before."""
+        """Damaged tables; a bomb before."""
         readers = tables(self.folder)
         good = {path: path.read_bytes() for path in readers}
         bomb = self.folder / "bomb.parquet"

@@ -499,7 +499,7 @@ def test_logdet_always_arrives(rng):
     """Priors with tiny eigenvalues, and variables of very different scale: every one allows a unit diagonal."""
     C = np.array([[1, 1.6, 1.3], [1.6, 1, 2.2], [1.3, 2.2, 1]])
     result = nearest_correlation(clipped(C), divergence="logdet")
-    assert (result.status, result.solver) == ("OPTIMAL", "logdet_newton + interior_point")
+    assert (result.status, result.solver) == ("OPTIMAL", "entry_newton + interior_point")
     for _ in range(40):
         A = rng.normal(size=(6, 6))
         A = (A + A.T) / 2

@@ -20,7 +20,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 import bregmat
-from bregmat import KernelKMeans, KernelLearner, MarginSVC, MetricLearner
+from bregmat import KernelKMeans, KernelLearner, MarginSVC, MetricLearner, Record
 from bregmat.base.threads import is_interrupted
 
 # data on which every fit takes long enough to be hit in its middle
@@ -335,17 +335,21 @@ def test_lines_at_doubling_iterations(wine, capsys):
 
 
 def test_lines_every_second(capsys, monkeypatch):
-    from bregmat.estimators.base import Lines
+    from bregmat.estimators.base import VerboseCallback
 
     now = [0.0]
     monkeypatch.setattr("bregmat.estimators.base.time.monotonic", lambda: now[0])
-    lines, due = Lines(1), []
-    for count in range(40):
+    records = [Record(count, 0.0, 1.0, 0.0, 1.0, 0.0) for count in range(40)]
+    tell = VerboseCallback(1)
+    for record in records:
         now[0] += 0.3
-        if lines.is_due(count):
-            due.append(count)
+        tell(record)
+    due = [int(count) for count in re.findall(r"iteration (\d+)", capsys.readouterr().out)]
     assert {0, 1, 2, 4, 8, 16, 32} <= set(due) and max(np.diff(due)) <= 4
-    assert all(Lines(2).is_due(0) for _ in range(3))
+    tell = VerboseCallback(2)
+    for _ in range(3):
+        tell(records[0])
+    assert capsys.readouterr().out.count("iteration 0") == 3
 
 
 def test_other_verbose_estimators(wine, capsys):

@@ -37,7 +37,6 @@ from bregmat import (
 )
 from bregmat.io import (
     ModelFileError,
-    PairFile,
     atomic_write,
     check_writable,
     load,
@@ -183,8 +182,8 @@ def test_sparse_arrays(tmp_path):
 @pytest.mark.parametrize("name", ["model.bm", "points.csv", "points.npy", "rows.parquet"])
 def test_a_pipe_is_refused_and_not_waited_for(name, tmp_path):
     os.mkfifo(tmp_path / name)
-    reads = {"model.bm": [load, read_manifest], "points.csv": [read_points, read_constraints, PairFile]}
-    reads |= {"points.npy": [read_points, open_points], "rows.parquet": [read_constraints, PairFile, open_constraints]}
+    reads = {"model.bm": [load, read_manifest], "points.csv": [read_points, read_constraints]}
+    reads |= {"points.npy": [read_points, open_points], "rows.parquet": [read_constraints, open_constraints]}
     for read in reads[name]:
         with pytest.raises(OSError, match=f"{name}'?: it is not a regular file"):
             found = read(tmp_path / name)

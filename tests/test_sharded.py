@@ -271,11 +271,11 @@ def test_constraints_that_change_during_a_run_are_none(tmp_path):
 
 
 FAULTS = {
-    "bound": (1700, np.nan, "1.parquet, row group 0: row 200: the bound is not finite"),
+    "bound": (1700, np.nan, "1.parquet, row group 0: .*bound must be finite; got nan in constraint 200"),
     "i": (2100, 999, "1.parquet, row group 1: .* 999 .* constraint 100"),
-    "j": (3, -4, "0.parquet, row group 0: row 3: column 'j' must hold row numbers from 0 on; got -4"),
-    "sense": (2999, "<", "1.parquet, row group 2: row 499: the sense"),
-    "relation": (10, "nonsense", "0.parquet, row group 0: row 10: unknown relation 'nonsense'"),
+    "j": (3, -4, "0.parquet, row group 0: .*j must be at least 0 where it holds numbers; got -4 in constraint 3"),
+    "sense": (2999, "<", "1.parquet, row group 2: .*sense must be .*; got '<' in constraint 499"),
+    "relation": (10, "nonsense", "0.parquet, row group 0: relation must be .*; got 'nonsense'"),
 }
 
 
@@ -286,6 +286,34 @@ def test_faults_name_file_and_row_group(column, tmp_path):
     rows = open_constraints(write_parquet(tmp_path / "pairs", C, **{column: (row, value)}))
     with pytest.raises(ValueError, match=said):
         nearest_metric(X, rows, slack_weight=1.0)
+
+
+def test_relations_may_be_mixed_in_a_file(tmp_path):
+    _, C = mixed_rows()
+    C = C.select(np.random.default_rng(0).permutation(C.n_constraints))
+    C.to_frame().to_parquet(tmp_path / "mixed.parquet")
+    (shard,) = open_constraints(tmp_path / "mixed.parquet").shards(10_000)
+    back = shard.read()
+    for name in ("relation", "index", "bound", "sense", "weight"):
+        assert np.array_equal(getattr(back, name), getattr(C, name))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("k", 3.0, "'sq_distance' takes no sample in column 'k'"),
+        ("i", np.nan, "i must hold row numbers or sample names; got nan in constraint 0"),
+        ("weight", 0.0, "weight must be positive"),
+        ("relation", None, "row 0: the relation is empty"),
+    ],
+)
+def test_bad_cells_of_a_file(column, value, said, tmp_path):
+    frame = Constraints.sq_distance([0, 1], [2, 3], 4.0, "<=").to_frame().astype({"i": float, "k": float})
+    frame.loc[0, column] = value
+    frame.to_parquet(tmp_path / "bad.parquet")
+    (shard,) = open_constraints(tmp_path / "bad.parquet").shards(10)
+    with pytest.raises(ValueError, match=said):
+        shard.read()
 
 
 def test_a_shard_that_cannot_be_read(tmp_path):

@@ -14,7 +14,7 @@ The setting is that of Figure 2 of the paper, with a simulated kernel of the sam
 # The stream
 # ----------
 # A target kernel of trace one, and 200,000 random pairs with *half* their squared distance, which is what
-# ``instances="pairs"`` means by a label. A file would do as well: ``bregmat.io.PairFile("pairs.parquet")``. Distances on another
+# ``instances="pairs"`` means by a label. Distances on another
 # scale need another trace, or nothing fits them: ``MatrixExponentiatedGradient(d, trace=(d - 1) * half.mean())``.
 
 import matplotlib.pyplot as plt

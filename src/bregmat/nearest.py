@@ -34,7 +34,7 @@ __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 @returns_result
 def nearest_kernel(
     prior: Table | Factor,
-    constraints: Constraints | LazyConstraints,
+    constraints: Constraints,
     *,
     divergence: DivergenceName | SpectralDivergence = "logdet",
     loss: LossName | Loss | None = None,
@@ -45,8 +45,6 @@ def nearest_kernel(
     max_seconds: float | None = None,
     warm_start: MatrixResult | None = None,
     callback: Callable[[Record], Any] | None = None,
-    executor: Any = None,
-    block_size: int | None = None,
 ) -> MatrixResult:
     """The positive semidefinite kernel nearest to a prior that meets bounds on its entries.
 
@@ -87,9 +85,6 @@ def nearest_kernel(
         An earlier result. Its dual weights are reused; new constraints at the end start with weight 0.
     callback : callable, optional
         Called once per iteration with a Record; returning True stops the run.
-    executor, block_size
-        As in :func:`nearest_metric`, for a prior that is a Factor: with LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is
-        from the identity. G0 is an array, or points in files (:func:`bregmat.io.open_points`).
 
     Returns
     -------
@@ -100,6 +95,11 @@ def nearest_kernel(
     ------
     ValueError, TypeError
         For invalid arguments; numerical outcomes never raise.
+
+    Notes
+    -----
+    With LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is from the identity: for more constraints or points than fit into
+    memory, ``nearest_metric(G0, constraints, block_size=...)`` solves the same problem.
 
     Examples
     --------
@@ -125,14 +125,8 @@ def nearest_kernel(
         max_seconds=max_seconds,
         warm_start=warm_start,
         callback=callback,
-        executor=executor,
-        block_size=block_size,
     )
     data = prior.G0 if isinstance(prior, Factor) else prior
-    if is_for_blocks(executor, block_size, constraints, data):
-        from bregmat.sharded.nearest import nearest_kernel_sharded
-
-        return nearest_kernel_sharded(prior, constraints, options)
     space = None if isinstance(data, np.ndarray) else working_space(data)
     return _nearest(kernel_coordinates(prior, D), constraints, space, options)
 
@@ -225,8 +219,8 @@ def nearest_metric(
 
 def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
     """Whether data are processed in blocks: an argument asks for it, or the data are not in memory."""
-    in_files = any(isinstance(x, (LazyPoints, LazyConstraints)) for x in data)
-    return executor is not None or block_size is not None or in_files
+    in_files = [x for x in data if isinstance(x, (LazyPoints, LazyConstraints))]
+    return executor is not None or block_size is not None or bool(in_files)
 
 
 def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | None, options: Options) -> MatrixResult:
@@ -246,13 +240,14 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     settings = constraints, options.loss, options.slack_weight
     place, operator, errors = coordinates.bind(constraints)
     whole = build_problem(D, place.t0, operator, *settings, scale=place.scale, place=place, errors=errors, space=space)
-    reduced = ReducedProblem(whole, whole, place, place)
-    if not (D.keeps_rank or whole.is_always_feasible) and (faces := hard_faces(constraints, whole.losses.hard)):
-        if place.span is not None:  # directions are eliminated in the columns of the data
+    reduced = ReducedProblem(whole, whole, place)
+    if not (D.keeps_rank or whole.is_always_feasible):
+        linked, cliques = hard_faces(constraints, whole.losses.hard)
+        if place.span is not None and (len(linked) or cliques):  # directions are eliminated in the columns of the data
             place, operator, errors = coordinates.bind(constraints, in_span=False)
             how: dict[str, Any] = {"scale": place.scale, "place": place, "errors": errors, "space": space}
             whole = build_problem(D, place.t0, operator, *settings, **how)
-        reduced = reduced_problem(whole, place, constraints, faces)
+        reduced = reduced_problem(whole, place, constraints, linked, cliques)
     while True:  # the smaller problem first, if directions were eliminated
         problem, start, aim = reduced.problem, None, tol
         if reduced.elimination is not None:
@@ -266,7 +261,7 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         outcome = solve_sequence(problem, plan, tol=aim, start=start, log=log)
         if reduced.elimination is None or outcome.conflict is None:
             break
-        reduced = reduced.unreduced()  # a proof of infeasibility must name the eliminated rows, too
+        reduced = ReducedProblem(reduced.whole, reduced.whole, place)  # a proof must name the eliminated rows, too
     is_incomplete = reduced.elimination is not None or outcome.status is Status.FEASIBLE
     if is_incomplete and outcome.conflict is None:
         certificate = reduced.certificate(outcome.certificate, tol)

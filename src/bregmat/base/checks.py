@@ -485,9 +485,12 @@ def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = HALF_DIGITS, d
     low = float(eigenvalues.min(initial=0.0 if not definite else np.inf))
     top = max(float(np.abs(eigenvalues).max(initial=0.0)), TINY)
     if low < -tol * top or (definite and not low > tol * top):
-        words = "definite" if definite else "semidefinite"
+        words, sign, least = (
+            ("definite", "positive", ", min_eig=1e-6") if definite else ("semidefinite", "not negative", "")
+        )
         raise ValueError(
-            f"{name} must be positive {words}; its smallest eigenvalue is {low:.3g}.{nearest_hint(name, definite=definite)}"
+            f"{name} must be positive {words}; its smallest eigenvalue is {low:.3g}. If its diagonal is {sign}, "
+            f"nearest_correlation({name}, scale=True{least}).covariance is a near one with this diagonal."
         )
 
 
@@ -501,13 +504,6 @@ def is_missing(value: Any) -> bool:
 
 
 # ---------------------------------------------------------------------- texts for messages
-def nearest_hint(name: str, *, definite: bool = False) -> str:
-    """The end of a message that a matrix is indefinite: the call that gives the nearest matrix that is not."""
-    low = ", min_eig=1e-6" if definite else ""
-    sign = "positive" if definite else "not negative"
-    return f" If its diagonal is {sign}, nearest_correlation({name}, scale=True{low}).covariance is a near one with this diagonal."
-
-
 def rows_text(rows: np.ndarray, noun: str = "row", max_rows: int = 5) -> str:
     """The first few of the given numbers of rows, or of what the noun says: "rows 0, 3 and 2 more"."""
     head = ", ".join(map(str, rows[:max_rows].tolist()))

@@ -8,9 +8,8 @@ dimensions than there are points less one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,28 +30,21 @@ FIT_FLOPS = 3e8  # operations of a least-squares fit of multipliers up to which 
 FLAT = 1e-12  # eigenvalue of the Gram matrix of a clique, relative to the largest, that counts as 0
 
 
-class HardFaces(NamedTuple):
-    """What forces matrices to be singular: numbers of must-link rows, and rows with weights of cliques."""
-
-    linked: np.ndarray
-    cliques: list[tuple[np.ndarray, np.ndarray]]
+Cliques = list[tuple[np.ndarray, np.ndarray]]  # the rows of each clique, and their weights
 
 
-def hard_faces(constraints: Constraints, hard: np.ndarray) -> HardFaces | None:
-    """What forces matrices that meet the hard rows (a mask) to be singular; None if nothing does."""
-    faces = HardFaces(must_link_rows(constraints, hard), clique_weights(constraints, hard))
-    return faces if len(faces.linked) or faces.cliques else None
+def hard_faces(constraints: Constraints, hard: np.ndarray) -> tuple[np.ndarray, Cliques]:
+    """What forces matrices that meet the hard rows (a mask) to be singular: numbers of must-link rows, and cliques.
 
-
-def must_link_rows(constraints: Constraints, hard: np.ndarray) -> np.ndarray:
-    """Numbers of the hard rows that force a positive semidefinite form between samples to 0, such as a squared distance of 0."""
-    zero = hard & (constraints.bound == 0) & (constraints.sense >= 0) & ~constraints.where("is_whole")
+    A must-link row forces a positive semidefinite form between samples to 0, such as a squared distance of 0.
+    """
+    zero = hard & (constraints.bound == 0) & (constraints.sense >= 0) & ~constraints.is_whole
     if zero.any():
         zero &= constraints.psd_rows()
-    return np.flatnonzero(zero)
+    return np.flatnonzero(zero), clique_weights(constraints, hard)
 
 
-def clique_weights(constraints: Constraints, hard: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def clique_weights(constraints: Constraints, hard: np.ndarray) -> Cliques:
     """Rows and weights of every clique of given distances that fits into fewer dimensions than it has points less one.
 
     The Gram matrix ``-J D J / 2`` of its centred points has null vectors u, and ``u u'`` is the sum of ``-u_i u_j`` times the rows (i, j).
@@ -87,9 +79,7 @@ def clique_weights(constraints: Constraints, hard: np.ndarray) -> list[tuple[np.
     return weights
 
 
-def exposed(
-    operator: Operator, cliques: Iterable[tuple[np.ndarray, np.ndarray]]
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def exposed(operator: Operator, cliques: Cliques) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Rows, weights y and ``A*(y)`` of norm 1 (r, r) of the cliques that force directions to vanish in these coordinates."""
     for rows, y in cliques:
         some = operator.restrict(rows)
@@ -126,7 +116,6 @@ class ReducedProblem:
         As asked for, and as solved.
     coordinates : Coordinates
         Of ``problem``.
-    whole_coordinates : Coordinates
     elimination : Elimination or None
         How ``problem`` came from ``whole``; None if they are the same.
     """
@@ -134,12 +123,7 @@ class ReducedProblem:
     whole: NearestMatrix
     problem: NearestMatrix
     coordinates: Coordinates
-    whole_coordinates: Coordinates
     elimination: Elimination | None = None
-
-    def unreduced(self) -> ReducedProblem:
-        """The same, with nothing eliminated."""
-        return replace(self, problem=self.whole, coordinates=self.whole_coordinates, elimination=None)
 
     @on_one_blas_thread
     def certificate(self, inner: MatrixCertificate, tol: float) -> MatrixCertificate:
@@ -211,7 +195,7 @@ def fitted_multipliers(problem: NearestMatrix, certificate: MatrixCertificate) -
 
 
 def reduced_problem(
-    whole: NearestMatrix, place: Coordinates, constraints: Constraints, faces: HardFaces
+    whole: NearestMatrix, place: Coordinates, constraints: Constraints, linked: np.ndarray, cliques: Cliques
 ) -> ReducedProblem:
     """The problem without the directions in which hard rows force M to be 0.
 
@@ -223,9 +207,10 @@ def reduced_problem(
         Of the columns of the data, not of a span.
     constraints : Constraints
         In row numbers of the points.
-    faces : HardFaces
+    linked, cliques
+        As from :func:`hard_faces`.
     """
-    linked, exposing = faces.linked, list(exposed(whole.operator, faces.cliques))
+    exposing = list(exposed(whole.operator, cliques))
     # rows that hold if their value is 0: b >= 0 for "<=", b <= 0 for ">=", b = 0 for "=="
     holds = constraints.sense * constraints.bound >= np.where(constraints.sense == 0, np.abs(constraints.bound), 0.0)
     if len(linked):
@@ -234,16 +219,12 @@ def reduced_problem(
     if len(linked) or exposing:
         elimination = eliminate(place, whole.operator, linked, whole.divergence, holds, exposing)
     if elimination is None:
-        return ReducedProblem(whole, whole, place, place)
-    return ReducedProblem(whole, _on_face(whole, elimination), elimination.coordinates, place, elimination)
-
-
-def _on_face(whole: NearestMatrix, elimination: Elimination) -> NearestMatrix:
-    """The problem in the directions that are left; rows that are 0 there get a bound that never binds."""
+        return ReducedProblem(whole, whole, place)
+    # rows that are 0 in the directions that are left get a bound that never binds
     L = whole.losses
     bound, sense = L.bound.copy(), L.sense.copy()
     bound[elimination.met], sense[elimination.met] = 1.0, 1
-    return replace(
+    problem = replace(
         whole,
         t0=elimination.coordinates.t0,
         operator=elimination.operator,
@@ -252,6 +233,7 @@ def _on_face(whole: NearestMatrix, elimination: Elimination) -> NearestMatrix:
         linked=None,
         errors=None if whole.errors is None else whole.errors._replace(mapped=None),
     )
+    return ReducedProblem(whole, problem, elimination.coordinates, elimination)
 
 
 def singular_rows_of(problem: NearestMatrix, constraints: Constraints) -> np.ndarray | None:

@@ -13,8 +13,7 @@ from bregmat.base.linalg import blocks
 from bregmat.base.points import as_array_points, as_points
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.coordinates.priors import Coordinates, Iterate
-from bregmat.engine.result import Result
-from bregmat.engine.wording import Kind
+from bregmat.engine.result import Kind, Result
 from bregmat.typing import Points
 
 BOUND_ROUNDINGS = 1e3  # a gap of fewer roundings of the terms of the bound is attributed to rounding

@@ -104,7 +104,7 @@ def of(
     if len(samples) != kind.arity:
         raise TypeError(f"{kind.name} names {kind.arity} samples; got {len(samples)}.")
     if kind.is_whole:
-        return _build(cls, kind, np.full((1, 1), -1), None, bound, sense, weight)
+        return _build(cls, kind, np.full((1 if bound is None else np.size(bound), 1), -1), None, bound, sense, weight)
     return _named(cls, kind, dict(zip(SAMPLES, samples)), bound, sense, weight)
 
 

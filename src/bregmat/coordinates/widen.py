@@ -25,7 +25,16 @@ def range_of(G0: np.ndarray) -> tuple[np.ndarray, float]:
 def new_directions(W: np.ndarray, directions: Any) -> np.ndarray:
     """Orthonormal basis (n, m) of what columns, or the points of constraints, add to the range of W; None: all that is outside."""
     n, r = W.shape
-    V = _vectors(directions, n)
+    V: np.ndarray | None = None
+    if isinstance(directions, Constraints):
+        touched = directions.touched(n)
+        V = None if touched is None else np.eye(n)[:, touched]
+    elif directions is not None:
+        V = as_matrix("directions (a matrix or Constraints)", directions)
+        if len(V) != n:
+            raise ValueError(
+                f"directions must have shape (n, k) with n = {n} rows, as the prior has; got shape {V.shape}."
+            )
     if r == n:
         return np.zeros((n, 0))
     if V is None:
@@ -38,16 +47,3 @@ def new_directions(W: np.ndarray, directions: Any) -> np.ndarray:
     N = U[:, sigma > HALF_DIGITS]
     # the division by a small sigma enlarges the rounding in the range of W, which is removed once more
     return np.linalg.qr(N - W @ (W.T @ N))[0]
-
-
-def _vectors(directions: Any, n: int) -> np.ndarray | None:
-    """Columns (n, k) that the range shall contain; None for all directions."""
-    if directions is None:
-        return None
-    if isinstance(directions, Constraints):
-        touched = directions.touched(n)
-        return None if touched is None else np.eye(n)[:, touched]
-    V = as_matrix("directions (a matrix or Constraints)", directions)
-    if len(V) != n:
-        raise ValueError(f"directions must have shape (n, k) with n = {n} rows, as the prior has; got shape {V.shape}.")
-    return V

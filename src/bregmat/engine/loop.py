@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -99,7 +99,7 @@ def compose(cls: type[_R], run: Run, **point: Any) -> _R:
         What the certificate does not have: the point in the form and the units of the user.
     """
     parts = vars(run) | (vars(run.certificate) if isinstance(run, Outcome) else {}) | point
-    return cls(**{f.name: parts[f.name] for f in fields(cls) if f.name in parts})
+    return cls(**{name: parts[name] for name in cls.__dataclass_fields__ if name in parts})
 
 
 # arguments of a call that steer the search and do not define the problem
@@ -256,7 +256,7 @@ def repeat(method: Method, limit: int, log: RunLog) -> tuple[ExitReason, int]:
                 reason = method.ended()
                 if reason is None and iteration >= limit:
                     reason = ExitReason.MAX_ITER
-                if reason is None and log.is_late():
+                if reason is None and log.seconds() > max_seconds:
                     reason = ExitReason.TIME
                 if reason is not None:
                     return reason, iteration

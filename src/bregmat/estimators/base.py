@@ -43,7 +43,7 @@ class AllOrNothing:
             try:
                 yield
             except KeyboardInterrupt:
-                if not self._keeps_something():
+                if not self.__sklearn_is_fitted__():
                     self._forget()
                     raise
                 call.is_interrupted = True
@@ -67,10 +67,6 @@ class AllOrNothing:
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._last in vars(self)
-
-    def _keeps_something(self) -> bool:
-        """Whether an interrupted fit has set attributes that are of use."""
-        return self.__sklearn_is_fitted__()
 
     def _progress(self) -> str:
         """How far an interrupted fit came, in words that follow "interrupted"."""
@@ -169,21 +165,6 @@ def callback_of(estimator: Any) -> Callable[[Any], Any] | None:
     return VerboseCallback(int(estimator.verbose), estimator.callback) if estimator.verbose else estimator.callback
 
 
-class Lines:
-    """Decides when to print progress: at doubled counts and a second after the last line (verbose 1), or always (2)."""
-
-    def __init__(self, verbose: int) -> None:
-        self.verbose, self._count, self._time = verbose, 0, 0.0
-
-    def is_due(self, count: int) -> bool:
-        """Whether to print now, which the caller then does."""
-        now = time.monotonic()
-        is_due = self.verbose > 1 or now >= self._time or count >= self._count
-        if is_due:
-            self._count, self._time = 1 << int(count).bit_length(), now + 1.0
-        return is_due
-
-
 def say(text: str) -> None:
     """Print a line of progress to standard output."""
     sys.stdout.write(f"[bregmat] {text}\n")
@@ -191,13 +172,18 @@ def say(text: str) -> None:
 
 
 class VerboseCallback:
-    """Callback that prints a record if a line is due, then calls the user's callback and returns its value."""
+    """Callback that prints some records, then calls the user's callback and returns its value.
+
+    With ``verbose`` 1 these are the first of each doubled number of iterations, and a second after the last line; with 2 all.
+    """
 
     def __init__(self, verbose: int, callback: Callable[[Any], Any] | None = None) -> None:
-        self.lines, self.callback = Lines(verbose), callback
+        self.verbose, self.callback, self._count, self._time = verbose, callback, 0, 0.0
 
     def __call__(self, record: Any) -> Any:
-        if self.lines.is_due(record.iteration):
+        now, count = time.monotonic(), int(record.iteration)
+        if self.verbose > 1 or now >= self._time or count >= self._count:
+            self._count, self._time = 1 << count.bit_length(), now + 1.0
             stage = f"pass {record.stage}, " if record.stage > 1 else ""
             say(
                 f"{stage}iteration {record.iteration}: objective {record.objective:.6g}, gap {record.gap:.1e}, "

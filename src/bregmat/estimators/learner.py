@@ -161,7 +161,10 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         if selection is not None:
             self._fit_selection = selection.table()
             if best.strategy is None and self.strategy == "auto":
-                warn_caller(selection.nothing_gained)
+                warn_caller(
+                    "no candidate that learns is better than not learning on held-out rows: the result is the prior "
+                    f"({best}). See selection_; strategy='neighbors' learns all the same."
+                )
         self.strategy_: MetricStrategy | None = best.strategy
         self.slack_weight_: float = replace(task, candidate=best).slack_weight()
         return best

@@ -122,7 +122,12 @@ def kernel_lloyd(
             break
     labels, history, n_iter = runs[best_start([run[1][-1] for run in runs])]
     # without update formulas, so that the labels are those of the nearest centres exactly
-    W, q, empty = _centres(K, weights, labels, k)
+    W = np.zeros((n, k))
+    W[np.arange(n), labels] = weights
+    size = W.sum(axis=0)
+    empty = size <= 0
+    W /= np.where(empty, 1.0, size)
+    q = np.einsum("ij,ij->j", W, K @ W)
     D = _sq_distances(K.diagonal(), K @ W, q, empty)
     final = D.argmin(axis=1)
     inertia = float(weights @ np.maximum(D[np.arange(n), final], 0.0))
@@ -212,17 +217,6 @@ def _fill_empty_inplace(labels: np.ndarray, nearest: np.ndarray, weights: np.nda
             return
         members[labels[row]] -= 1
         labels[row] = c
-
-
-def _centres(
-    K: np.ndarray | DeviceMatrix, weights: np.ndarray, labels: np.ndarray, k: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    W = np.zeros((len(K), k))
-    W[np.arange(len(K)), labels] = weights
-    size = W.sum(axis=0)
-    empty = size <= 0
-    W /= np.where(empty, 1.0, size)
-    return W, np.einsum("ij,ij->j", W, K @ W), empty
 
 
 def _sq_distances(diagonal: np.ndarray, KW: np.ndarray, q: np.ndarray, empty: np.ndarray) -> np.ndarray:

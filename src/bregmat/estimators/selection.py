@@ -68,14 +68,6 @@ def matching(candidates: Sequence[Candidate], **asked: Any) -> list[Candidate]:
 
 
 # ---------------------------------------------------------------------- rows and folds
-def in_own_order(X: Any) -> np.ndarray:
-    """An order of rows that depends on their content only, so that the choice does not depend on the order of the caller."""
-    direction = np.random.default_rng(0).normal(size=X.shape[1])
-    return np.argsort(
-        np.asarray(X @ direction) if not isinstance(X, np.ndarray) else np.einsum("ij,j->i", X, direction)
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Fold:
     """Row numbers in the sample: rows to learn from, and queries whose nearest rows in a gallery are judged.
@@ -252,14 +244,6 @@ class Selection:
         ahead = self.ahead(whole, n_folds)
         return next(one for one in whole if self.is_near(one, ahead, self.tie, n_folds))
 
-    @property
-    def nothing_gained(self) -> str:
-        """The warning if the best candidate does not learn."""
-        return (
-            "no candidate that learns is better than not learning on held-out rows: the result is the prior "
-            f"({self.candidates[self.best]}). See selection_; strategy='neighbors' learns all the same."
-        )
-
     def tell(self, target_type: str, n: int) -> None:
         """Print the scores."""
         words = {"class": "classes", "number": "numbers", "sets": "sets of labels"}[target_type]
@@ -339,7 +323,9 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
     is_pairwise = get_tags(learner).input_tags.pairwise
     X = task.X[np.ix_(rows, rows)] if is_pairwise else task.X[rows]
     if not is_pairwise:
-        order = in_own_order(X)
+        # in an order that depends on the rows themselves, so that the choice does not depend on the order of the caller
+        w = np.random.default_rng(0).normal(size=X.shape[1])
+        order = np.argsort(np.einsum("ij,j->i", X, w) if isinstance(X, np.ndarray) else np.asarray(X @ w))
         rows, X = rows[order], X[order]
     labels = task.labels.of_rows(rows)
     if groups is not None:

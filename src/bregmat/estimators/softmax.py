@@ -12,7 +12,7 @@ from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_metri
 from bregmat.base.checks import generator
 from bregmat.base.linalg import dense, product, sq_norms
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS
-from bregmat.coordinates.spans import Span, span_of_vectors
+from bregmat.coordinates.spans import span_of_vectors
 from bregmat.estimators.base import callback_of
 from bregmat.from_labels.groups import drawn_rows
 
@@ -43,7 +43,9 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
     Z = X[documents] if P is None else product(X[documents], P)
     if not is_cosine and not sp.issparse(Z):
         Z = Z - Z.mean(axis=0)  # distances keep their digits where all rows are far from the origin
-    Z, span = _in_span(Z)
+    # if rows are much fewer than columns, their coordinates in their span
+    in_basis = span_of_vectors(Z) if Z.shape[1] >= MIN_COLUMNS and len(documents) <= MAX_SHARE * Z.shape[1] else None
+    Z, span = (np.ascontiguousarray(dense(Z), dtype=float), None) if in_basis is None else in_basis
     codes = labels.codes[documents]
     is_other = ~np.eye(len(documents), dtype=bool)
     is_right = (codes[:, None] == codes) & is_other
@@ -62,7 +64,10 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
         "callback": callback_of(learner),
     }
     if not is_cosine:
-        Z /= np.sqrt(_median_sq_distance(Z) / 2.0)
+        # the median of squared distances between rows drawn at random, without those that are 0
+        i, j = np.random.default_rng(0).integers(len(Z), size=(2, N_PAIRS))
+        squares = sq_norms(Z[i] - Z[j])
+        Z /= np.sqrt((np.median(squares[squares > 0]) if squares.any() else 1.0) / 2.0)
     queries = Z if len(asking) == len(Z) else Z[asking]  # products of one array with itself take less time
     if is_cosine:
         result = cosine_metric(queries, Z, targets, n_passes=COSINE_PASSES, **settings)
@@ -70,17 +75,3 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
         result = softmax_metric(PairScores.sq_distances(queries, Z), targets, **settings)
     place = replace(result.coordinates, base=X, R=P)
     return replace(result, coordinates=place if span is None else replace(place, span=span))
-
-
-def _in_span(Z: Any) -> tuple[np.ndarray, Span | None]:
-    """Rows (n, d) as a contiguous array; if they are much fewer than columns, their coordinates (n, r) in their span."""
-    n, d = Z.shape
-    in_basis = span_of_vectors(Z) if d >= MIN_COLUMNS and n <= MAX_SHARE * d else None
-    return (np.ascontiguousarray(dense(Z), dtype=float), None) if in_basis is None else in_basis
-
-
-def _median_sq_distance(Z: np.ndarray) -> float:
-    """The median of squared distances between rows (n, r) drawn at random, without those that are 0; 1 if all are 0."""
-    i, j = np.random.default_rng(0).integers(len(Z), size=(2, N_PAIRS))
-    squares = sq_norms(Z[i] - Z[j])
-    return float(np.median(squares[squares > 0])) if (squares > 0).any() else 1.0

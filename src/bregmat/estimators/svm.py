@@ -271,10 +271,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         if not examples.base.is_precomputed:
             self.support_vectors_: Any = examples.X[support]
         self.shape_fit_: tuple[int, int] = examples.X.shape
-        results, certified = [pair.result for pair in pairs], [pair.certified for pair in pairs]
+        results = [pair.result for pair in pairs]
         self.result_: MarginResult | list[MarginResult] = results[0] if k == 2 else results
-        self.certified_: np.ndarray | list[np.ndarray] = certified[0] if k == 2 else certified
-        self.n_certified_: np.ndarray = np.array([np.count_nonzero(one) for one in certified])
         self.gap_: float = float(max(result.gap for result in results))
         self.n_iter_: np.ndarray = np.array([result.n_iter for result in results], dtype=np.int32)
         self._fit_base = examples.base  # predict uses the kernel of the fit, even if parameters are changed later
@@ -355,6 +353,24 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             K = X[part][:, self.support_] if base.is_precomputed else base(X[part], self.support_vectors_)
             out[part] = pair_decisions(K, self.dual_coef_, self.n_support_) + self.intercept_
         return out
+
+    @property
+    def certified_(self) -> np.ndarray | list[np.ndarray]:
+        """What is proven about each training example; see the attributes of the class."""
+        check_is_fitted(self)
+        roles = [np.where(one.certified, np.where(one.certified_support, 1, -1), 0) for one in self._results]
+        return roles[0].astype(np.int8) if len(roles) == 1 else [role.astype(np.int8) for role in roles]
+
+    @property
+    def n_certified_(self) -> np.ndarray:
+        """Number of examples of each machine about which something is proven."""
+        check_is_fitted(self)
+        return np.array([one.n_certified for one in self._results])
+
+    @property
+    def _results(self) -> list[MarginResult]:
+        """The results of all machines."""
+        return self.result_ if isinstance(self.result_, list) else [self.result_]
 
     @property
     def coef_(self) -> np.ndarray:

@@ -28,8 +28,9 @@ from bregmat.kernels.definite import (
     checked_values,
     refuse,
 )
-from bregmat.kernels.sources import Part
+from bregmat.kernels.sources import STRIP, Part
 from bregmat.margin import MarginProblem, MarginResult
+from bregmat.margin.problem import bounds_and_ridge
 from bregmat.margin.train import margin_runs, settings_of, trained
 from bregmat.margin.working_set import FORMED
 
@@ -49,12 +50,6 @@ class PairMachine:
         """``y_i alpha_i``, shape (m,), 0 for examples that are not support vectors."""
         alpha = self.result.alpha
         return np.where(alpha > EPS * alpha.max(initial=0.0), self.signs * alpha, 0.0)
-
-    @property
-    def certified(self) -> np.ndarray:
-        """1 for proven support vectors of every optimal machine, -1 for examples proven to be none, otherwise 0; int8, shape (m,)."""
-        proven = np.where(self.result.certified_support, 1, -1)
-        return np.where(self.result.certified, proven, 0).astype(np.int8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +94,10 @@ class _PairTraining:
         self.center = X.mean(axis=0) if is_centred else None
         self.source = _kernel_of_rows(X if self.center is None else X - self.center, base)
         self.rows = [np.flatnonzero(examples.codes == code) for code in range(len(machine.classes_))]
+        self.upper, self.ridge = bounds_and_ridge(float(machine.C), examples.weights, machine.squared_hinge)
         self.own: dict[int, np.ndarray] = {}  # kernel among the examples of one class, which all of its machines use
+        self.parts: dict[tuple[int, int], np.ndarray] = {}  # kernel between the examples of two classes
+        self.in_memory = -1  # the class whose own part ``memory`` begins with
         self.end = None if machine.max_seconds is None else time.monotonic() + machine.max_seconds
         self.rng = generator(machine.random_state)
         self.stop = _StopRequest(callback_of(machine))
@@ -108,7 +106,9 @@ class _PairTraining:
         """Train the machine of two classes, check its kernel and raise if it has no solution."""
         base, X = self.examples.base, self.examples.X
         kernel, rows = self._kernel(first, second)
-        problem = self._problem(kernel, rows, second)
+        is_by_class = kernel.formed is not None
+        signs = np.where(self.examples.codes[rows] == second, 1.0, -1.0)
+        problem = MarginProblem(kernel, signs, self.upper[rows], self.ridge[rows], self.machine.fit_intercept)
         try:
             result = self._train(problem, may_raise=is_first)
         except IndefiniteKernelError as error:
@@ -125,7 +125,7 @@ class _PairTraining:
             weights_of_features = (problem.signs * result.alpha)[on] @ (X[rows[on]] - self.center)
             result.intercept -= float(weights_of_features @ self.center)
         self.stop.asked = self.stop.asked or result.exit_reason is ExitReason.INTERRUPTED
-        if kernel.formed is not None:  # the samples are ordered by class
+        if is_by_class:
             rows, problem = _in_order(result, problem, rows, self.whole)
         self._raise_without_solution(result, first, second)
         result.call = {"problem": problem}
@@ -145,10 +145,23 @@ class _PairTraining:
                 self.own[code] = self.whole.block(self.rows[code], self.rows[code])
         m, n = len(self.rows[first]), len(rows)
         K = self.memory[:n, :n]
-        K[:m, :m], K[m:, m:] = self.own[first], self.own[second]
-        K[:m, m:] = self.whole.block(self.rows[first], self.rows[second])
+        if self.in_memory != first:
+            K[:m, :m], self.in_memory = self.own[first], first
+        K[m:, m:] = self.own[second]
+        K[:m, m:] = self._between(first, second)
         K[m:, :m] = K[:m, m:].T
         return Part(self.whole, rows, K), rows
+
+    def _between(self, first: int, second: int) -> np.ndarray:
+        """The kernel between the examples of two classes; that of several pairs is computed at once."""
+        if (first, second) not in self.parts:
+            m = len(self.rows[first])
+            later = [code for code in range(second, len(self.rows)) if m + len(self.rows[code]) <= FORMED]
+            ends = np.cumsum([len(self.rows[code]) for code in later])
+            later = later[: max(1, np.searchsorted(m * ends, STRIP))]
+            K = self.whole.block(self.rows[first], np.concatenate([self.rows[code] for code in later]))
+            self.parts = {(first, code): K[:, end - len(self.rows[code]) : end] for code, end in zip(later, ends)}
+        return self.parts[first, second]
 
     @cached_property
     def memory(self) -> np.ndarray:
@@ -166,13 +179,6 @@ class _PairTraining:
         if self.center is not None:  # exact proofs of separability use the points as they were given
             kernel.points = self.examples.X[rows]
         return kernel
-
-    def _problem(self, kernel: KernelSource, rows: np.ndarray, second: int) -> MarginProblem:
-        """The machine of some rows; the class ``second`` is the positive one."""
-        signs = np.where(self.examples.codes[rows] == second, 1.0, -1.0)
-        machine, weights = self.machine, self.examples.weights[rows]
-        losses = {"squared_hinge": machine.squared_hinge, "intercept": machine.fit_intercept}
-        return MarginProblem.build(kernel, signs, C=float(machine.C), sample_weight=weights, **losses)
 
     def _train(self, problem: MarginProblem, *, may_raise: bool) -> MarginResult:
         """Train a machine. After Ctrl-C before its first iterate it stops there; if no machine is trained yet, the interrupt is raised."""
@@ -209,9 +215,9 @@ def _in_order(
     result: MarginResult, problem: MarginProblem, rows: np.ndarray, whole: KernelSource
 ) -> tuple[np.ndarray, MarginProblem]:
     """Sort the samples of a result, which are the ``rows`` of a kernel, by row number; the rows and the problem in that order."""
-    order = np.argsort(rows)
-    for name in ("alpha", "decision", "certified", "certified_support"):
-        setattr(result, name, getattr(result, name)[order])
+    order = np.argsort(rows, kind="stable")  # faster on two sorted parts
+    result.alpha, result.decision, roles = result.alpha[order], result.decision[order], vars(result)["certified"]
+    vars(result)["certified"] = vars(result)["certified_support"] = lambda: [part[order] for part in roles()]
     if result.conflict is not None:
         result.conflict = np.flatnonzero(np.isin(order, result.conflict))
     arrays = {name: getattr(problem, name)[order] for name in ("signs", "upper", "ridge")}

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.checks import as_choice, as_rectangular, is_missing, rows_text, to_numpy
+from bregmat.base.checks import as_rectangular, is_missing, rows_text
 from bregmat.base.threads import warn_caller
 from bregmat.typing import TargetType
 
@@ -148,8 +148,6 @@ def label_groups(
     target_type : {"auto", "class", "number", "sets"}
         "auto" reads several columns as sets of labels, and one column as :func:`are_numbers` says.
     """
-    as_choice("target_type", target_type, TARGET_TYPES)
-    y = to_numpy("y", y)
     try:
         values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
     except TypeError as error:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bregmat.base.checks import as_choice, as_percentiles, check_integer, generator, rows_text
+from bregmat.base.checks import as_choice, as_percentiles, check_integer, generator, rows_text, to_numpy
 from bregmat.base.points import as_points
 from bregmat.base.sampling import PairGroups, differ, sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
@@ -123,7 +123,7 @@ def constraints_from_labels(
     as_choice("form", form, FORMS)
     percentiles = as_percentiles(percentiles)
     rng = generator(random_state)
-    groups = label_groups(y, points.shape[0], strategy, unlabeled=unlabeled)
+    groups = label_groups(to_numpy("y", y), points.shape[0], strategy, unlabeled=unlabeled)
     if strategy == "neighbors":
         drawing = Drawing(n_neighbors, n_impostors, form, n_constraints)
         compared = groups.compared(drawing.most_points, rng, warn=True)

@@ -1,15 +1,13 @@
-"""Reading and writing files: models, points, constraints and streams of pairs. Nothing is pickled or unpickled."""
+"""Reading and writing files: models, points and constraints. Nothing is pickled or unpickled."""
 
 from bregmat.io.constraints import parse_sample_ids, read_constraints, read_placed_constraints, write_constraints
 from bregmat.io.models import ModelFileError, load, read_manifest, save
 from bregmat.io.paths import atomic_write, check_writable
 from bregmat.io.points import Points, read_points, write_points
 from bregmat.io.stored import open_constraints, open_points
-from bregmat.io.streams import PairFile
 
 __all__ = [
     "ModelFileError",
-    "PairFile",
     "Points",
     "atomic_write",
     "check_writable",

@@ -4,16 +4,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.relations import RELATIONS, SAMPLES
+from bregmat.constraints.tables import COLUMNS
 from bregmat.io import tables
 from bregmat.io.paths import check_readable
 from bregmat.sharded.sources import LazyConstraints
-from bregmat.sharded.tables import Words, constraints_of
 
 __all__ = ["ConstraintFiles", "StoredPoints", "open_constraints", "open_points"]
 
@@ -53,8 +56,8 @@ def open_constraints(path: str | os.PathLike) -> "ConstraintFiles":
     ----------
     path : path
         A .parquet file or a folder of them, in the order of their names, with the columns of :func:`read_constraints`; a row group is
-        a shard, or several where it has more than ``block_size`` constraints. Samples are row numbers of the points; without a column
-        `relation` all constraints are squared distances.
+        a shard, or several where it has more than ``block_size`` constraints. Samples are row numbers of the points, and every constraint
+        has a bound and a sense; without a column `relation` all constraints are squared distances.
 
     Returns
     -------
@@ -131,24 +134,62 @@ class FileShard:
     def read(self) -> Constraints:
         """The rows; a copy, because the file may change later."""
         with _unchanged(self.path, self.stamp):
-            return self._from_parquet()
+            with tables.open_parquet(self.path) as file:
+                table = file.read_row_group(self.group).slice(self.start, self.count)
+            return _constraints_of(table)
 
-    def _from_parquet(self) -> Constraints:
-        with tables.open_parquet(self.path) as file:
-            table = file.read_row_group(self.group).slice(self.start, self.count)
 
-        def numbers(name: str) -> np.ndarray:
-            column = table.column(name)
-            if not tables.is_numeric(column.type):
-                raise ValueError(f"column {name!r} must hold numbers; got {column.type}")
-            return np.asarray(column.to_numpy())
+def _constraints_of(table: Any) -> Constraints:
+    """Constraints from a table of pyarrow, relation by relation; messages count the constraints of each relation from 0.
 
-        def words(name: str) -> Words:
-            column = table.column(name).cast("string").dictionary_encode().combine_chunks()
-            codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            return codes, column.dictionary.to_pylist()
+    :mod:`bregmat.constraints.tables` reads cells of any kind one by one. Here samples are row numbers of the data, and numbers are used
+    as they are stored.
+    """
+    columns = table.column_names
+    if unknown := [name for name in columns if name not in COLUMNS]:
+        raise ValueError(f"unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}")
+    if missing := [name for name in ("bound", "sense") if name not in columns]:
+        raise ValueError(f"no column {missing[0]!r}; needed: bound, sense and samples")
+    cells = {name: _numbers(table, name) for name in columns if name not in ("relation", "sense")}
+    sense_code, senses = _words(table, "sense")
+    sense = np.array([*senses, ""], dtype=object)[sense_code]
+    code, names = _words(table, "relation") if "relation" in columns else (np.zeros(len(sense), int), ["sq_distance"])
+    if (code < 0).any():
+        raise ValueError(f"row {np.argmin(code)}: the relation is empty")
+    parts, order = [], []
+    for k, name in enumerate(names):
+        rows, relation = np.flatnonzero(code == k), RELATIONS.resolve(name)
+        samples, beyond = SAMPLES[: relation.arity], SAMPLES[relation.arity :]
+        if absent := [letter for letter in samples if letter not in cells]:
+            raise ValueError(f"there is no column {absent[0]!r}, which the relation {name!r} needs")
+        if more := [letter for letter in beyond if letter in cells and not np.isnan(cells[letter][rows]).all()]:
+            raise ValueError(f"the relation {name!r} takes no sample in column {more[0]!r}")
+        settings: Any = {
+            "bound": cells["bound"][rows],
+            "sense": sense[rows],
+            "weight": cells["weight"][rows] if "weight" in cells else 1.0,
+        }
+        try:
+            parts.append(Constraints.of(relation, *(cells[letter][rows] for letter in samples), **settings))
+        except ValueError as error:
+            raise ValueError(f"relation {name!r}: {error}") from error
+        order.append(rows)
+    joined = reduce(add, parts)
+    return joined if len(parts) == 1 else joined.select(np.argsort(np.concatenate(order)))
 
-        return constraints_of(table.column_names, numbers, words)
+
+def _numbers(table: Any, name: str) -> np.ndarray:
+    """A column of numbers, with NaN in empty cells."""
+    column = table.column(name)
+    if not tables.is_numeric(column.type):
+        raise ValueError(f"column {name!r} must hold numbers; got {column.type}")
+    return np.asarray(column.to_numpy())
+
+
+def _words(table: Any, name: str) -> tuple[np.ndarray, list[str]]:
+    """The different words of a column, and the position of that of each row, -1 in empty cells."""
+    column = table.column(name).cast("string").dictionary_encode().combine_chunks()
+    return column.indices.fill_null(-1).to_numpy(zero_copy_only=False), column.dictionary.to_pylist()
 
 
 # ---------------------------------------------------------------------- points

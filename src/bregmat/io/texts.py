@@ -5,7 +5,7 @@ import csv
 import io
 import operator
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -78,18 +78,6 @@ class Text:
         if not may_be_short and (last.isna() | (last.astype(object) == "")).any():  # as in a short row
             self._refuse_rows(operator.lt)
         return {name: _column(frame[name]) for name in self.names}
-
-    def chunks(self, size: int, wanted: Sequence[str]) -> Iterator[Any]:
-        """Some columns as data frames of at most ``size`` rows."""
-        with self.source.open() as handle:
-            with self._errors():
-                frames = self._read(handle, chunksize=size)  # with usecols, pandas accepts rows that are too long
-            while True:
-                with self._errors():
-                    frame = next(frames, None)
-                if frame is None:
-                    return
-                yield frame[list(wanted)]
 
     def _read(self, handle: Any, **more: Any) -> Any:
         # since version 3.1, pandas reads all numbers exactly

@@ -18,11 +18,13 @@ estimate of it is added. Statements about single samples do include a bound of t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 
+from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import TINY
 from bregmat.engine.problem import Certificate
 from bregmat.engine.status import Status
@@ -41,8 +43,8 @@ class MarginCertificate(Certificate):
 
     distance: float  # objective - dual_bound as the sum of the contributions of the samples; inf if there is no machine
     intercept: float  # to which the objective belongs
-    certified: np.ndarray  # (n,) bool: whether it is proven that a sample is, or is not, a support vector
-    certified_support: np.ndarray  # (n,) bool: proven support vectors
+    # what is proven about each sample, two arrays (n,) of bool: that it is, or is not, a support vector; and that it is one
+    roles: Callable[[], tuple[np.ndarray, np.ndarray]]
     decision: np.ndarray  # (n,) K x, without the intercept
     margin_bound: float = np.nan  # if the classes cannot be separated: no margin is larger than this
     is_finite: bool = True  # whether there is a machine; for a hard margin, one without errors
@@ -67,6 +69,7 @@ class Machine:
     f: np.ndarray
     error: np.ndarray  # bound of the error of f: 0 for values that were computed in float64
     intercept: float = 0.0  # a first guess; `certify` replaces it by the best one
+    violation: float = 0.0  # of the optimality conditions, in units of the margin
     # samples that count and whose values are known in float64, after `certify`
     known: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
@@ -110,9 +113,9 @@ class Machine:
             dual_bound=dual_bound,
             distance=np.inf,
             intercept=self.intercept,
-            certified=~self.problem.counts,
-            certified_support=np.zeros(self.problem.n, dtype=bool),
+            roles=lambda: (~self.problem.counts, np.zeros(self.problem.n, dtype=bool)),
             decision=self.f,
+            max_violation=self.violation,
             margin_bound=margin_bound,
             is_finite=is_finite and self.problem.loss != "hard",  # a hard margin does not allow errors
         )
@@ -132,6 +135,8 @@ class Machine:
 
     def _possibly_within_margin(self) -> np.ndarray:
         """Samples with inexact values that may lie within the margin: 1, or for the hard margin the smallest known one."""
+        if not self.error.any():
+            return np.empty(0, dtype=np.int64)
         counts, margins, limit = self.problem.counts, self.problem.signs * (self.f + self.intercept), 1.0
         if self.problem.loss == "hard":
             limit = float(np.min(margins, initial=np.inf, where=(self.error == 0) & counts))
@@ -180,7 +185,7 @@ class Machine:
             return nothing
         q = max(q, 0.0)
         if problem.loss == "hard":
-            divided_sums = self._without_slack(q)
+            divided_sums = self._without_slack(q, self.intercept)
             return nothing if divided_sums is None else self._proven(*divided_sums)
         primal, dual, distance, noise = self._sums_with_slack(q)
         distance -= self.intercept * float(x.sum())  # 0 up to rounding
@@ -190,10 +195,11 @@ class Machine:
         distance += noise if noise > ROUNDING_SHARE * primal else 0.0
         # the distance does not contain the rounding of the slack, which is multiplied by C; the divided machine has no slack
         if problem.loss == "hinge" and distance + 1e3 * noise > CLOSED * primal:
-            divided = replace(self, intercept=self._middle() if problem.intercept else 0.0)
-            better = divided._without_slack(q, self.rounding()[1])
+            middle = self._middle() if problem.intercept else 0.0
+            better = self._without_slack(q, middle, self.rounding(self.intercept)[1])
             if better is not None and better[2] * primal < distance * abs(better[0]):
-                return divided._proven(*better)
+                self.intercept = middle
+                return self._proven(*better)
         return self._proven(primal, dual, distance)
 
     def _sums_with_slack(self, q: float) -> tuple[float, float, float, float]:
@@ -204,7 +210,7 @@ class Machine:
         problem, known = self.problem, self.known
         alpha, m = np.abs(self.x[known]), problem.signs[known] * (self.f[known] + self.intercept)
         slack, beyond = np.maximum(1.0 - m, 0.0), np.maximum(m - 1.0, 0.0)
-        dual, (typical, largest) = float(alpha.sum()) - 0.5 * q, self.rounding()
+        dual, (typical, largest) = float(alpha.sum()) - 0.5 * q, self.rounding(self.intercept)
         if problem.loss == "hinge":
             C = problem.upper[known]
             noise = typical * float(C[(alpha > 0) & (np.abs(m - 1.0) <= largest)].sum())
@@ -215,17 +221,17 @@ class Machine:
         noise = typical * float(((np.abs(deviation) + 0.5 * typical) / r)[alpha > 0].sum())
         return 0.5 * q + float((slack**2 / (2 * r)).sum()), dual - 0.5 * float(r @ alpha**2), distance, noise
 
-    def _without_slack(self, q: float, rounding: float = 0.0) -> tuple[float, float, float, float] | None:
+    def _without_slack(self, q: float, b: float, rounding: float = 0.0) -> tuple[float, float, float, float] | None:
         """Primal and dual objective, their distance and the factor of the machine divided by its smallest margin, up to rounding.
 
-        None if there is no such machine within the bounds.
+        Its intercept before the division is b. None if there is no such machine within the bounds.
         """
-        problem, x, b, known = self.problem, self.x, self.intercept, self.known
+        problem, x, known = self.problem, self.x, self.known
         margins = problem.signs * (self.f + b)
         alpha, m = np.abs(x[known]), margins[known]
         least = float(np.min(margins - self.error, initial=np.inf, where=problem.counts))
         # A margin that is no larger than the rounding of its terms is no margin.
-        if not (least > 4.0 * self.rounding()[1] and q > 0):
+        if not (least > 4.0 * self.rounding(b)[1] and q > 0):
             return None
         delta = rounding / least
         scale = (1.0 + delta) / least
@@ -240,7 +246,7 @@ class Machine:
 
     def _proven(self, primal: float, dual: float, distance: float, scale: float = 1.0) -> MarginCertificate:
         """The certificate of the machine times ``scale``."""
-        certified, support = certified_samples(self)
+        entry = self.problem.kernel.block_error()
         return MarginCertificate(
             dual=np.abs(self.x) * scale,
             objective=primal,
@@ -248,18 +254,24 @@ class Machine:
             dual_bound=dual,
             distance=distance,
             intercept=self.intercept * scale,
-            certified=certified,
-            certified_support=support,
+            roles=lambda: certified_samples(self, entry),
+            max_violation=self.violation,
             decision=self.f * scale,
         )
 
     # ---------------------------------------------------------------- rounding
-    def rounding(self) -> tuple[float, float]:
-        """Typical and largest rounding of a decision value in float64; typically errors add up like random numbers."""
-        root, b = self.problem.lengths, abs(self.intercept)
-        terms, top = np.abs(self.x) * root, float(root.max())
-        return 3e-16 * (float(np.sqrt(terms @ terms)) * top + b), 1e-15 * (float(terms.sum()) * top + b)
+    def rounding(self, b: float) -> tuple[float, float]:
+        """Typical and largest rounding of a decision value in float64 with intercept b; typically errors add up like random numbers."""
+        typical, largest = self._sizes
+        return 3e-16 * (typical + abs(b)), 1e-15 * (largest + abs(b))
 
+    @cached_property
+    def _sizes(self) -> tuple[float, float]:
+        """Euclidean norm and sum of the norms of the terms of a decision value, as far as they can be large."""
+        terms, top = np.abs(self.x) * self.problem.lengths, float(self.problem.lengths.max())
+        return float(np.sqrt(terms @ terms)) * top, float(terms.sum()) * top
+
+    @cached_property
     def imbalance(self) -> tuple[float, np.ndarray, float]:
         """``|sum(x)|``, the samples of the class with the larger weights, and the share of their weights that this is.
 
@@ -272,6 +284,6 @@ class Machine:
 
     def imbalance_loss(self, scale: float = 1.0) -> float:
         """By how much the dual value of the weights times ``scale`` falls if the imbalance is removed."""
-        excess, rows, share = self.imbalance()
+        excess, rows, share = self.imbalance
         size = share * scale * float(np.abs(self.x[rows]) @ self.problem.lengths[rows])
         return max(scale * (excess - scale * share * float(self.x[rows] @ self.f[rows])) + 0.5 * size**2, 0.0)

@@ -70,11 +70,7 @@ class MarginProblem:
         if not counts.any() or (intercept and (y[counts] == y[counts][0]).all()):
             held = sorted({int(s) for s in y[counts]})
             raise ValueError(f"signs must hold two classes among the samples of positive weight; got {held}.")
-        C_i = np.where(counts, weight, 0.0) * C if np.isfinite(C) else np.where(counts, np.inf, 0.0)
-        if not squared_hinge or not np.isfinite(C):
-            return cls(kernel, y, C_i, np.zeros(len(y)), bool(intercept))
-        ridge = np.divide(1.0, C_i, out=np.zeros(len(y)), where=counts)
-        return cls(kernel, y, np.where(counts, np.inf, 0.0), ridge, bool(intercept))
+        return cls(kernel, y, *bounds_and_ridge(C, weight, squared_hinge), bool(intercept))
 
     def check_range(self) -> None:
         """Raise for kernel values that float32 sums cannot hold."""
@@ -111,3 +107,11 @@ class MarginProblem:
     def lengths(self) -> np.ndarray:
         """Norms in feature space, ``sqrt(K_ii)``, shape (n,)."""
         return np.sqrt(np.maximum(self.kernel.diagonal(), 0.0))
+
+
+def bounds_and_ridge(C: float, weight: np.ndarray, squared_hinge: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The arrays ``upper`` and ``ridge`` of a problem, from C and the factor of each sample."""
+    C_i = np.where(weight > 0, C, 0.0) * np.where(np.isfinite(C), weight, 1.0)
+    if not squared_hinge or not np.isfinite(C):
+        return C_i, np.zeros(len(C_i))
+    return np.where(C_i > 0, np.inf, 0.0), np.divide(1.0, C_i, out=np.zeros(len(C_i)), where=C_i > 0)

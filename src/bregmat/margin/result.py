@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.engine.result import Result
+from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import ExitReason, Status
-from bregmat.engine.wording import Kind
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "The two classes cannot be separated without error: use a finite C.",
@@ -23,6 +22,23 @@ _ADVICE = {
 _NOTHING_SEPARATES = (
     "No hyperplane without errors was found, nor proven not to exist: use a finite C, or solver='active_set'."
 )
+
+
+class Role:
+    """The fields ``certified`` and ``certified_support``: until one of them is read, both hold the function that computes both."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, result: Any, owner: type | None = None) -> Any:
+        if result is None:  # the field has no default
+            raise AttributeError(self.name)
+        if callable(vars(result)[self.name]):
+            vars(result).update(zip(("certified", "certified_support"), vars(result)[self.name](), strict=True))
+        return vars(result)[self.name]
+
+    def __set__(self, result: Any, value: Any) -> None:
+        vars(result)[self.name] = value
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -55,7 +71,7 @@ class MarginResult(Result):
         Largest violation of the optimality conditions, in units of the margin (LIBSVM's stopping quantity).
     certified : ndarray of shape (n,), bool
         Whether the sample is proven to be a support vector of every optimal machine, or proven to be one of none. This is never
-        the case for samples exactly on the margin.
+        the case for samples exactly on the margin. It is computed when it is first read.
     certified_support : ndarray of shape (n,), bool
         Proven support vectors.
     margin_bound : float
@@ -75,8 +91,8 @@ class MarginResult(Result):
     alpha: np.ndarray
     intercept: float
     decision: np.ndarray
-    certified: np.ndarray
-    certified_support: np.ndarray
+    certified: Role = Role()
+    certified_support: Role = Role()
     margin_bound: float = np.nan
 
     _kind: ClassVar[Kind] = Kind(
@@ -90,6 +106,9 @@ class MarginResult(Result):
     def __post_init__(self) -> None:
         if self.status is Status.INFEASIBLE and self.conflict is None:
             self.conflict = self.support
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"certified": self.certified, "certified_support": self.certified_support}
 
     @property
     def n_support(self) -> int:

@@ -19,13 +19,13 @@ from bregmat.margin.problem import MarginProblem
 CLOSED = 1e-10  # relative gap up to which no other machine is tried
 
 
-def certified_samples(machine: Any) -> tuple[np.ndarray, np.ndarray]:
+def certified_samples(machine: Any, entry: float) -> tuple[np.ndarray, np.ndarray]:
     """Samples whose role in every optimal machine is proven, and those proven to be support vectors; bool of shape (n,).
 
-    The values of the machine that matter are known in float64.
+    The values of the machine that matter are known in float64. ``entry`` is the ``block_error`` of its kernel.
     """
     problem, counts = machine.problem, machine.problem.counts
-    off, share = _value_errors(machine)
+    off, share = _value_errors(machine, entry)
     on: Any = slice(None) if counts.all() else counts
     m, e, size = (problem.signs * (machine.f + machine.intercept))[on], off[on], np.abs(machine.x)[on]
     # Candidates: the machine itself, and the machine divided by its smallest margin if no weight leaves its bound.
@@ -43,7 +43,7 @@ def certified_samples(machine: Any) -> tuple[np.ndarray, np.ndarray]:
     if not distance < np.inf:
         return ~counts, np.zeros(problem.n, dtype=bool)
     radius = float(np.sqrt(2.0 * distance)) * (1 + 1e-12)
-    lengths = problem.lengths * (1.0 + problem.kernel.block_error())
+    lengths = problem.lengths * (1.0 + entry)
     f, ball = machine.f / scale, (radius * lengths + off / scale) * (1 + 1e-12)
     low = high = machine.intercept / scale
     if problem.intercept:
@@ -55,17 +55,16 @@ def certified_samples(machine: Any) -> tuple[np.ndarray, np.ndarray]:
     return support | (smallest > 1.0) | ~counts, support
 
 
-def _value_errors(machine: Any) -> tuple[np.ndarray, float]:
+def _value_errors(machine: Any, entry: float) -> tuple[np.ndarray, float]:
     """Bounds of the errors of the margins, shape (n,), and the share by which the weights of a class are reduced to balance both.
 
     Beside ``error``, float64 rounds: ``|f - K x|_i <= sum_j |x_j| |K_ij|`` times the errors of an entry and of a sum, with
     ``|K_ij| <= sqrt(K_ii K_jj)``. Reducing the weights moves the machine by at most the largest norm times the reduction.
     """
     problem, size = machine.problem, np.abs(machine.x)
-    entry = problem.kernel.block_error()
     lengths, own = problem.lengths * (1.0 + entry), problem.ridge * size
     unit = entry + (np.count_nonzero(size) + 8) * 2.0 * DOUBLE
-    excess, _, share = machine.imbalance()
+    excess, _, share = machine.imbalance
     off = unit * (lengths * float(size @ lengths) + 2.0 * own) + lengths * (excess * float(lengths.max()))
     off += 8.0 * DOUBLE * (np.abs(machine.f) + abs(machine.intercept)) + (8.0 * DOUBLE + share) * own
     return machine.error + 1.01 * off + TINY, share
@@ -80,7 +79,8 @@ class _Contributions:
     def __init__(self, problem: MarginProblem, on: Any, alpha: np.ndarray, share: float) -> None:
         self.loss, self.y, self.alpha, self.share = problem.loss, problem.signs[on], alpha, share
         self.ridge = problem.ridge[on]
-        self.below = problem.upper[on] - alpha if problem.loss == "hinge" else np.zeros(len(alpha))
+        # slope for margins below the best one; of the squared hinge only its sign matters
+        self.below = problem.upper[on] - alpha if problem.loss == "hinge" else self.ridge
         self.best = 1.0 - self.ridge * alpha  # margin at which a contribution is 0
         self.rounds = 1.0 + 2.0 * DOUBLE * (len(alpha) + 16)  # relative rounding of sums of nonnegative numbers
 
@@ -125,7 +125,12 @@ class _Contributions:
 
     def _end(self, f: np.ndarray, ball: np.ndarray, b: float, limit: float, way: float) -> float:
         """An intercept on one side of b at which the smallest sum exceeds the limit, by little; infinite if none was found."""
-        near = float(ball.min()) + 1e-12 * (1.0 + abs(b))  # every value has an error of this size
+        # distance from b at which the first contribution becomes positive: before it, the sum is 0
+        own = way * self.y
+        first = np.min(
+            own * self.best - way * (f + b) + ball, initial=np.inf, where=np.where(own > 0, self.alpha, self.below) > 0
+        )
+        near = 1.02 * max(float(first), 0.0) + 1e-12 * (1.0 + abs(b))
         step = near
         for _ in range(200):
             t = b + way * step

@@ -182,7 +182,8 @@ def check_gap(tol: float) -> None:
 def _result(outcome: Outcome) -> MarginResult:
     """The result of a run."""
     proof = outcome.certificate
-    return compose(MarginResult, outcome, alpha=proof.dual, decision=proof.decision + proof.intercept)
+    point: dict[str, Any] = {"alpha": proof.dual, "decision": proof.decision + proof.intercept}
+    return compose(MarginResult, outcome, certified=proof.roles, certified_support=proof.roles, **point)
 
 
 @dataclass(eq=False)
@@ -201,6 +202,7 @@ class MarginTraining:
         reason, _ = repeat(self, no_limit, log)
         is_stopped = reason in (ExitReason.TIME, ExitReason.INTERRUPTED)
         proof = self.certificate() if self.proof is None or is_stopped else self.proof
+        search.problem.kernel.formed = None  # the result may be kept for long
         more: dict[str, Any] = {"by_own_rule": True}
         if reason is ExitReason.CERTIFICATE:
             more |= {"status": Status.INFEASIBLE, "conflict": np.flatnonzero(search.x)}
@@ -247,7 +249,8 @@ class MarginTraining:
                 self.exit_reason = ExitReason.MAX_ITER
             elif search.done and self.settings.violation_tol is not None and not search.stuck:
                 self.exit_reason = ExitReason.TOLERANCE
-            return
+            if search.exact is None or self.exit_reason is not None:
+                return
         try:
             if search.exact is None:
                 self._finish()
@@ -274,19 +277,17 @@ class MarginTraining:
         """The machine of the weights with its duality gap; without a gap if no proof is wanted."""
         search = self.search
         is_finite = not np.isnan(search.violation)
+        violation = float(np.maximum(search.violation, 0.0))  # it is negative if all conditions hold strictly
         # without a last stage the caller may not want a proof
         is_wanted = self.settings.certify or self.exit_reason in (ExitReason.TIME, ExitReason.STALLED)
         if not (is_wanted and is_finite):
-            machine = Machine(search.problem, search.x, search.f, np.zeros(0), search.shift)
+            machine = Machine(search.problem, search.x, search.f, np.zeros(0), search.shift, violation=violation)
             # the dual value comes from float32 rows and may exceed the optimum, so it is no bound
-            proof = machine.unproven(-np.inf, is_finite=is_finite)
-        else:
-            search.x = np.where(np.isfinite(search.x), search.x, 0.0)  # an interrupted round may leave NaN
-            machine = search.exact or Machine.from_float32(search.problem, search.x, search.cache)
-            if np.isfinite(search.margin_bound):
-                proof = machine.unproven(np.inf, margin_bound=search.margin_bound)
-            else:
-                machine.intercept = search.shift
-                proof = machine.certify()
-        # the violation is negative if all conditions hold strictly
-        return replace(proof, max_violation=float(np.maximum(search.violation, 0.0)))
+            return machine.unproven(-np.inf, is_finite=is_finite)
+        search.x = np.where(np.isfinite(search.x), search.x, 0.0)  # an interrupted round may leave NaN
+        machine = search.exact or Machine.from_float32(search.problem, search.x, search.cache)
+        machine.violation = violation
+        if np.isfinite(search.margin_bound):
+            return machine.unproven(np.inf, margin_bound=search.margin_bound)
+        machine.intercept = search.shift
+        return machine.certify()

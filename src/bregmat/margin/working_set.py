@@ -180,22 +180,51 @@ class SupportSearch:
             self._descend_in_double(self.problem.kernel.formed, 2000)
 
     def _descend_in_double(self, K: np.ndarray, steps_per_sample: int) -> None:
-        """Optimise over all samples in float64, on the whole kernel; if this converges, the weights are exact."""
-        problem = self.problem
-        x, e, own = self.x, problem.signs - self.f - problem.ridge * self.x, K.diagonal().copy()
-        max_steps = int(min(steps_per_sample * problem.n, self.max_steps - self.steps))
+        """Optimise over all samples in float64, on the whole kernel; if this converges, the weights are exact.
+
+        The descent soon finds which weights are at a bound. Newton's method then gives the others, so few steps are needed.
+        """
+        problem, x, every = self.problem, self.x, np.ones(self.problem.n, dtype=bool)
+        in_place = np.einsum("ii->i", K)  # a view of the diagonal
+        own = in_place.copy()
+        max_steps = min(self.steps + steps_per_sample * problem.n, self.max_steps)
+        inner = self.goal if self.goal > FINE else 1e-3  # violation at which Newton's method is tried
+        e, diagonal = problem.signs - self.f - problem.ridge * x, own + problem.ridge
         try:
-            np.fill_diagonal(K, own + problem.ridge)
-            self._descend(max_steps, x, e, K, K.diagonal().copy(), self.lower, self.upper, self.goal)
+            in_place[:] = diagonal
+            while True:
+                self._descend(int(max_steps - self.steps), x, e, K, diagonal, self.lower, self.upper, inner)
+                if inner > self.goal and self.steps < max_steps:
+                    self._step_of_newton(x, e, K)
+                self.f, rows = -problem.ridge * x, np.flatnonzero(x)
+                vectors.add_rows_inplace(self.f, K, rows, x[rows])
+                self._measure(e, every)
+                if self.violation <= 10.0 * FINE or inner <= self.goal or self.steps >= max_steps or self.late():
+                    break
+                inner = max(0.1 * inner, self.goal)
         finally:
-            np.fill_diagonal(K, own)
-        self.f, rows = np.zeros(problem.n), np.flatnonzero(x)
-        vectors.add_rows_inplace(self.f, K, rows, x[rows])
-        self._measure(np.empty(problem.n), np.ones(problem.n, dtype=bool))
-        self.stuck = not self.done
-        self.done = True
+            in_place[:] = own
+        self.stuck, self.done = not self.done, True
         if self.violation <= 10.0 * FINE and np.abs(x).max() < 0.999 * self.ceiling:
             self.exact = Machine(problem, x, self.f, np.zeros(problem.n), self.shift)
+
+    def _step_of_newton(self, x: np.ndarray, e: np.ndarray, K: np.ndarray) -> None:
+        """Move the weights between their bounds to the optimum with all others fixed, or towards it until one reaches its bound."""
+        free = np.flatnonzero((x > self.lower) & (x < self.upper))
+        order, size = len(free), len(free) + int(self.problem.intercept)
+        # [K 1; 1' 0] [step; change of the intercept] = [e; -sum(x)]
+        M, right = np.ones((order + 1, order + 1)), np.append(e[free], -x.sum())
+        M[:order, :order], M[order, order] = K[free[:, None], free], 0.0
+        with suppress(np.linalg.LinAlgError):
+            step = np.linalg.solve(M[:size, :size], right[:size])[:order]
+            bound = np.where(step > 0, self.upper[free], self.lower[free])
+            share = np.where(step != 0, (bound - x[free]) / step, np.inf)  # of the step, up to the bound
+            length = min(1.0, float(share.min(initial=np.inf)))
+            # as step'K step = e'step, the objective rises along the step also if K is indefinite by its rounding
+            if 0 < float(e[free] @ step) < np.inf:
+                x[free] = np.clip(
+                    np.where(share <= length, bound, x[free] + length * step), self.lower[free], self.upper[free]
+                )
 
     def _descend_on_all(self, K: np.ndarray) -> None:
         """Do at most n steps over all samples on a given kernel matrix; often they suffice, and no block has to be copied."""

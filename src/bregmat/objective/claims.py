@@ -44,17 +44,7 @@ def check_loss(loss: Any) -> None:
 
 
 def _check_elementwise(kind: str, name: str, values: dict[str, Any], x: np.ndarray) -> None:
-    """Raise unless every function returned one finite value for each argument.
-
-    Parameters
-    ----------
-    kind, name : str
-        Kind and name of the object, for the message.
-    values : dict of str to ndarray
-        The values that each function returned.
-    x : ndarray
-        The arguments.
-    """
+    """Raise unless every function returned one finite value for each argument in x; ``values`` are what they returned, by name."""
     for function, value in values.items():
         if np.shape(value) != x.shape or not np.isfinite(value).all():
             raise ValueError(f"{kind} {name!r}: {function} must give one finite value for each of {x}; got {value!r}.")
@@ -63,15 +53,7 @@ def _check_elementwise(kind: str, name: str, values: dict[str, Any], x: np.ndarr
 def _check_agreement(
     kind: str, name: str, claim: str, x: np.ndarray, computed: np.ndarray, expected: np.ndarray
 ) -> None:
-    """Raise if two ways to compute the same number differ by more than difference quotients and rounding explain.
-
-    Parameters
-    ----------
-    kind, name, claim : str
-        Kind and name of the object, and the claim that is tested, for the message.
-    x, computed, expected : ndarray, shape (k,)
-        Arguments, and the two results.
-    """
+    """Raise if two ways to compute numbers at x (k,) differ by more than difference quotients and rounding explain."""
     bad = np.flatnonzero(~(np.abs(computed - expected) <= 1e-5 * (np.abs(expected).max() + np.abs(computed).max())))
     if len(bad):
         k = bad[0]

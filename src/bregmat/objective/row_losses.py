@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.threads import cached_property
 from bregmat.objective.spectral import SpectralDivergence
 
 
@@ -42,6 +41,8 @@ class RowLosses:
     ----------
     groups : list of (ScalarLoss, slice or ndarray of int)
         The losses that occur, and the numbers of their rows.
+    dual_box : (ndarray, ndarray), shapes (c,)
+        Lower and upper bounds of the dual weights; an end at the steepest slope of a loss is open.
     hard : ndarray of bool, shape (c,)
     is_positive : ndarray of bool, shape (c,)
         Rows whose loss is defined for positive values only.
@@ -59,12 +60,17 @@ class RowLosses:
         self.bound, self.sense, self.gamma, self.scale = bound, sense, gamma, scale
         self.kinds, self.kind = kinds, kind
         self.groups: list[tuple[Any, slice | np.ndarray]] = []
+        self.dual_box = lower, upper = np.empty_like(bound), np.empty_like(bound)
         for k, loss in enumerate(kinds):
-            rows = kind == k
-            if rows.all():
-                self.groups.append((loss, slice(None)))
-            elif rows.any():
-                self.groups.append((loss, np.flatnonzero(rows)))
+            mask = kind == k
+            if mask.any():
+                rows = slice(None) if mask.all() else np.flatnonzero(mask)
+                self.groups.append((loss, rows))
+                lower[rows], upper[rows] = loss.slope_range(bound[rows], gamma[rows], scale[rows])
+        lower[sense > 0] = 0.0
+        upper[sense < 0] = 0.0
+        for end in (lower, upper):
+            end.setflags(write=False)
         self.hard = np.array([loss.is_hard for loss in kinds])[kind]
         self.is_positive = np.array([loss.is_positive for loss in kinds])[kind]
         self.has_hard = bool(self.hard.any())
@@ -165,15 +171,3 @@ class RowLosses:
                 b, u = self.bound[rows], unit[rows]
                 out[rows] = loss.derivatives(b, b, self.gamma[rows], self.scale[rows])[1] * u * u
         return out
-
-    @cached_property
-    def dual_box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of the dual weights; an end at the steepest slope of a loss is open."""
-        lower, upper = np.empty_like(self.bound), np.empty_like(self.bound)
-        for loss, rows in self.groups:
-            lower[rows], upper[rows] = loss.slope_range(self.bound[rows], self.gamma[rows], self.scale[rows])
-        lower[self.sense > 0] = 0.0
-        upper[self.sense < 0] = 0.0
-        for end in (lower, upper):
-            end.setflags(write=False)
-        return lower, upper

@@ -166,8 +166,12 @@ class SpectralDivergence(ABC):
         px, py = _positive(self.name, "X", x, rtol), _positive(self.name, "Y", y, rtol)
         zeros = 0  # zero eigenvalues of X in the range of Y
         if self.keeps_range:
-            overlap = np.abs(V[:, px].conj().T @ U[:, py]) ** 2
-            if (self.keeps_rank and px.sum() != py.sum()) or not _same_range(overlap, rtol, both=self.keeps_rank):
+            # the ranges are compared by the squared cosines of their vectors
+            overlap, tol = np.abs(V[:, px].conj().T @ U[:, py]) ** 2, max(np.sqrt(rtol), 1e-8)
+            is_inside = (np.abs(overlap.sum(axis=1) - 1.0) < tol).all()
+            if not is_inside or (self.keeps_rank and px.sum() != py.sum()):
+                return np.inf
+            if self.keeps_rank and not (np.abs(overlap.sum(axis=0) - 1.0) < tol).all():
                 return np.inf
             x, y = x[px], y[py]
             zeros = len(y) - len(x)
@@ -242,10 +246,3 @@ def _positive(name: str, label: str, x: np.ndarray, rtol: float) -> np.ndarray:
     """Mask of eigenvalues that count as positive; raises for negative ones beyond rounding."""
     check_psd(f"{name}: {label}", x, tol=rtol)
     return x > rtol * np.abs(x).max(initial=0.0)
-
-
-def _same_range(overlap: np.ndarray, rtol: float, both: bool) -> bool:
-    """Whether the range of X lies in that of Y (and, with ``both``, the reverse), from the squared cosines of their vectors."""
-    tol = max(np.sqrt(rtol), 1e-8)
-    inside = bool((np.abs(overlap.sum(axis=1) - 1.0) < tol).all())
-    return inside and (not both or bool((np.abs(overlap.sum(axis=0) - 1.0) < tol).all()))

@@ -7,9 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bregmat.engine.result import Result
+from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import ExitReason, Status
-from bregmat.engine.wording import Kind
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "See equality_dual or direction for the proof, and change the equality or the linear term.",

@@ -16,7 +16,7 @@ from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.points import as_points, copied_to_host
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.certificates.result import MatrixResult
-from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
+from bregmat.coordinates.priors import Coordinates, Factored, Iterate, metric_coordinates
 from bregmat.engine.loop import Outcome, RunLog, solve
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.sharded.cluster import ClusterShards, is_client
@@ -29,25 +29,6 @@ from bregmat.solvers.base import SOLVERS, Options
 from bregmat.solvers.sampled_newton import SampledNewton
 
 BLOCK = 2**25  # numbers in the difference vectors of a shard by default, 256 MB: 335,544 rows in 100 dimensions
-
-
-def nearest_kernel_sharded(prior: Any, constraints: Any, options: Options) -> MatrixResult:
-    """The result of :func:`bregmat.nearest_kernel` for a prior ``G0 G0'`` and sharded rows.
-
-    With LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is from the identity: the problem is that of a metric on G0.
-    """
-    check_executor(options.executor)
-    check_integer("block_size", options.block_size, 1)
-    if not isinstance(prior, Factor):
-        raise TypeError(
-            f"sharded constraints need a kernel prior as its factor, Factor(G0) with G0 (n, r); got {type(prior).__name__}."
-        )
-    if not options.divergence.is_congruence_invariant:
-        raise TypeError(
-            "sharded constraints of a kernel need divergence='logdet', which does not depend on the axes of the factor; got "
-            f"{options.divergence.name!r}. nearest_metric takes it, and measures the matrix in place of the kernel."
-        )
-    return nearest_sharded(prior.G0, constraints, None, options)
 
 
 def nearest_sharded(X: Any, constraints: Any, prior: Any, options: Options) -> MatrixResult:

@@ -111,8 +111,8 @@ class Options:
     max_seconds: float | None
     warm_start: Any
     callback: Any
-    executor: Any
-    block_size: int | None
+    executor: Any = None
+    block_size: int | None = None
 
 
 def plan_of(
@@ -149,8 +149,13 @@ def plan_of(
             place = 0 if problem.divergence.is_congruence_invariant else 1
             mirror = AUTO["sampled" if problem.c >= SAMPLE_FROM else "mirror"]
             order.insert(place, (mirror, 250 if is_large else 45))
-    if not is_warm and not problem.is_always_feasible and is_nearly_linear(problem):
-        order = [order[1], order[0], *order[2:]]
+    if not is_warm and not problem.is_always_feasible:
+        # If values must grow by a large factor (LogDet) or shrink by one (Frobenius), the solution is so far from the prior that the
+        # divergence is nearly a linear function <C, M> there. It is nearly singular, and the interior point finds it in fewer steps.
+        far, D = 100.0, problem.divergence  # far: multiple of the prior
+        growth = 1.0 if D.keeps_range and not D.keeps_rank else stretch(problem)
+        if (D.keeps_rank and growth > far) or (not D.keeps_range and growth < 1.0 / far):
+            order = [order[1], order[0], *order[2:]]
     plan = []
     for named, share in order:
         try:
@@ -172,13 +177,3 @@ def stretch(problem: NearestMatrix) -> float:
     rows = L.hard & L.violated(p) & (p > 0) & (L.bound > 0)
     with np.errstate(over="ignore"):
         return float(np.exp(np.log(L.bound[rows] / p[rows]).mean())) if rows.any() else 1.0
-
-
-def is_nearly_linear(problem: NearestMatrix) -> bool:
-    """Whether the solution is so far from the prior that the divergence is nearly a linear function ``<C, M>`` there.
-
-    This is so if values must grow by a large factor (LogDet) or shrink by one (Frobenius). The solution is then nearly
-    singular, and the interior point finds it in fewer steps than the other solvers.
-    """
-    far, D = 100.0, problem.divergence  # far: multiple of the prior
-    return (D.keeps_rank and stretch(problem) > far) or (not D.keeps_range and stretch(problem) < 1.0 / far)

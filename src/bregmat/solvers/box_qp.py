@@ -92,7 +92,11 @@ def minimize_in_box(
     reduction : float
         Stops when the projected gradient has fallen by this factor; dimensionless.
     """
-    if _is_quick(model) and np.isinf(lower).all() and np.isinf(upper).all():
+    op = model.operator
+    # whether the Gram matrix of all rows and its factor cost less than four products with H
+    is_quick = float(op.c) ** 2 * (op.r + op.c / 3) <= 4.0 * op.product_flops()
+    is_plain = op.is_rank_one and model.weight is None
+    if is_plain and is_quick and np.isinf(lower).all() and np.isinf(upper).all():
         exact = _solve(model, np.arange(len(gradient)), -gradient)
         if exact is not None:
             return exact, model.product(exact), True
@@ -100,7 +104,12 @@ def minimize_in_box(
     first = model.projected_norm(q, lower, upper)
     reached = False
     for _ in range(rounds):
-        lo, hi = _intervals_blocked(lower - d, upper - d, partner)
+        lo, hi = lower - d, upper - d
+        if len(partner):  # the row of each interval is fixed whose partner has a nonzero weight
+            above, below = partner.T
+            up, down = lo[above] < 0, hi[below] > 0
+            lo[below[up]] = np.minimum(hi[below[up]], 0.0)
+            hi[above[down]] = np.maximum(lo[above[down]], 0.0)
         # rows at a bound whose gradient points out of the box stay there
         free = ~(((lo >= 0) & (q > 0)) | ((hi <= 0) & (q < 0)))
         if not free.any():
@@ -122,16 +131,6 @@ def minimize_in_box(
         if reached:
             break
     return d, q - gradient, reached
-
-
-def _intervals_blocked(lo: np.ndarray, hi: np.ndarray, partner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The box with the row of each interval fixed whose partner has a nonzero weight."""
-    if len(partner):
-        above, below = partner.T
-        up, down = lo[above] < 0, hi[below] > 0
-        lo[below[up]] = np.minimum(hi[below[up]], 0.0)
-        hi[above[down]] = np.maximum(lo[above[down]], 0.0)
-    return lo, hi
 
 
 def _solve_on_free(
@@ -231,13 +230,6 @@ def flops(model: Model, free: int) -> float:
     if free > n:
         return n * n * free
     return free**3 / 3 + (free * free * n if model.weight is not None else 0.0)
-
-
-def _is_quick(model: Model) -> bool:
-    """Whether the Gram matrix of all rows and its factor cost less than a few products with H."""
-    few, op = 4.0, model.operator
-    is_plain = op.is_rank_one and model.weight is None
-    return is_plain and float(op.c) ** 2 * (op.r + op.c / 3) <= few * op.product_flops()
 
 
 def minimize_exactly(

@@ -101,7 +101,10 @@ class DualNewton(SolverWithNeeds):
         if norm == 0.0:
             return _in_next_stage(problem, replace(state, signal=min(state.signal, 0.0), stalled=True))
         first = state.first_norm if np.isfinite(state.first_norm) else norm
-        accepted, predicted, reached = self._descent(model, box, state, _forcing_term(state, norm))
+        # relative residual to which the model is solved: smaller if the last step converged fast (Eisenstat and Walker 1996)
+        is_fast = np.isfinite(state.norm) and state.length >= 0.3
+        goal = min(0.3, max(1e-3, (norm / state.norm) ** 1.5)) if is_fast else 0.3
+        accepted, predicted, reached = self._descent(model, box, state, goal)
         if accepted is None:  # once more with products in double precision, then the solver gives up
             new = replace(state, precise=True, missed=True, stalled=state.precise, norm=norm, first_norm=first)
             return _in_next_stage(problem, new) if state.precise else new
@@ -168,7 +171,13 @@ class DualNewton(SolverWithNeeds):
         if Psi is not None and not Psi.all():  # the link has a kink (Frobenius): curvature may vanish
             diagonal = diagonal + 1e-6 * problem.operator.squared_norms(None)
         diagonal = diagonal + slope
-        slope = slope + np.where(problem.losses.hard, self._proximal_term(state), 1e-12) * diagonal
+        # the proximal term, relative to the diagonal, falls with the projected gradient, so convergence stays superlinear
+        share = state.norm / state.first_norm if np.isfinite(state.norm) else 1.0
+        proximal = self.proximal * min(1.0, 10.0 * share) + 1e-9
+        if state.missed:
+            # rows are dependent: small terms allow long steps, large ones prevent cycling of the active set; the two alternate
+            proximal = 0.01 * proximal + self.proximal * 10.0 ** (-1 - 2 * (state.stage.steps % 3))
+        slope = slope + np.where(problem.losses.hard, proximal, 1e-12) * diagonal
         single = not state.precise and X.c * X.r > 20_000  # below, float32 products save nothing
         dtype = np.float32 if single else np.float64
         return Model(
@@ -179,15 +188,6 @@ class DualNewton(SolverWithNeeds):
             dtype=dtype,
             flat=1e-6 if single else 1e-10,
         )
-
-    def _proximal_term(self, state: _DualState) -> float:
-        """Proximal term relative to the diagonal: it falls with the projected gradient, so convergence stays superlinear."""
-        share = state.norm / state.first_norm if np.isfinite(state.norm) else 1.0
-        proximal = self.proximal * min(1.0, 10.0 * share) + 1e-9
-        if state.missed:
-            # rows are dependent: small terms allow long steps, large ones prevent cycling of the active set; the two alternate
-            proximal = 0.01 * proximal + self.proximal * 10.0 ** (-1 - 2 * (state.stage.steps % 3))
-        return proximal
 
 
 # ---------------------------------------------------------------------- points of the dual
@@ -254,13 +254,6 @@ def _step_box(problem: NearestMatrix, mu: np.ndarray, parallel: ParallelRows) ->
     upper = np.where(np.isfinite(upper) & (upper > 0), 0.9 * above, above)
     lower[parallel.idle] = upper[parallel.idle] = 0.0
     return lower, upper
-
-
-def _forcing_term(state: _DualState, norm: float) -> float:
-    """Relative residual to which the model is solved: smaller if the last step converged fast (Eisenstat and Walker 1996)."""
-    if not np.isfinite(state.norm) or state.length < 0.3:
-        return 0.3
-    return min(0.3, max(1e-3, (norm / state.norm) ** 1.5))
 
 
 def _link_gradient(problem: NearestMatrix, state: _DualState) -> np.ndarray | None:

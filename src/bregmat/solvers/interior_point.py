@@ -21,7 +21,7 @@ from bregmat.base.tolerances import EPS, TINY
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Factored, Iterate, Spectral, iterate_at_prior
 from bregmat.solvers.base import MatrixState, SolverWithNeeds, stretch
-from bregmat.solvers.path_equations import PathEquations, PathPoint, RelaxedBounds, Step
+from bregmat.solvers.path_equations import PathEquations, PathPoint, RelaxedBounds, RightSide, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,11 @@ class InteriorPoint(SolverWithNeeds):
         if not D.is_congruence_invariant:
             # T may be any matrix, so every row starts at half its strength
             m = half
-            factor, cone = _first_slack(problem, V, x, m, tau)
+            # M Z = tau, where Z is as large as |A*(|m|)|, the part of T that the first M does not answer to. With a smaller Z, M
+            # first grows and then falls by decades. A share of tau / x is added, since A* says nothing where there are no rows.
+            a, U = eigh(symmetrize(problem.operator.adjoint(np.abs(m) / u)))
+            z, Q = eigh((U * np.abs(a)) @ U.T + (V * (0.05 * tau / x)) @ V.T)
+            factor, cone = Q * np.sqrt(tau / z), Q * np.sqrt(z)
             t, V = eigh(_mirror_point(problem, m / u))
         slack = np.where(s == 0, 1.0, tau / np.where(s == 0, 1.0, s * m))
         return _state(problem, PathPoint(bounds, factor, bounds.at(m, tau), slack, m, t, V, tau, cone))
@@ -121,7 +125,11 @@ def _corrected(equations: PathEquations) -> Step:
     goal = max(min(far, max(ahead**3, 1e-4)) * tau, equations.least_goal(predictor))
     # a step towards tau = goal makes the fraction 1 - goal / tau of the predictor's moves, so products have its square
     share = (1.0 - min(1.0, goal / tau)) ** 2
-    return equations.step(goal, equations.second_order(predictor.direction, share))
+    d = predictor.direction
+    # the products of moves that the linearised equations neglect (Mehrotra 1992)
+    return equations.step(
+        goal, RightSide(share * equations.scaling.curvature(d.M, d.T), -share * d.slack * d.multipliers)
+    )
 
 
 def _centred(equations: PathEquations, step: Step) -> Step:
@@ -197,20 +205,6 @@ def _state(problem: NearestMatrix, at: PathPoint) -> InteriorPointState:
 def _mirror_point(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:
     """``T0 - A*(mu)``."""
     return add_diagonal(-symmetrize(problem.operator.adjoint(mu)), problem.t0)
-
-
-def _first_slack(
-    problem: NearestMatrix, V: np.ndarray, x: np.ndarray, m: np.ndarray, tau: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Factors of M and Z with ``M Z = tau``, where Z is as large as ``|A*(|m|)|``, the part of T that the first M does not answer to.
-
-    With a smaller Z, M first grows and then falls by decades. A share of the barrier ``tau / x`` of the matrix ``V diag(x) V'``
-    is added, since A* says nothing about directions in which there are no rows.
-    """
-    share = 0.05
-    a, U = eigh(symmetrize(problem.operator.adjoint(np.abs(m) / problem.unit)))
-    z, Q = eigh((U * np.abs(a)) @ U.T + (V * (share * tau / x)) @ V.T)
-    return Q * np.sqrt(tau / z), Q * np.sqrt(z)
 
 
 def _cold_weights(problem: NearestMatrix, half: np.ndarray, s: np.ndarray) -> np.ndarray:

@@ -256,10 +256,6 @@ class PathEquations:
         link = min(link_share * min(1.0, self.link_scale) * self.scaling.link_defect, tau)
         return max(primal, link)
 
-    def second_order(self, d: Direction, share: float) -> RightSide:
-        """This share of the products of moves that the linearised equations neglect (Mehrotra 1992)."""
-        return RightSide(share * self.scaling.curvature(d.M, d.T), -share * d.slack * d.multipliers)
-
     def centred(self, step: Step, reach: float) -> RightSide:
         """The terms of a step with those that centre the point which is ``reach`` further along its direction (Gondzio 1996)."""
         d, goal = step.direction, step.goal

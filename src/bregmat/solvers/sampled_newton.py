@@ -12,7 +12,6 @@ from bregmat.coordinates.priors import Iterate
 from bregmat.solvers.base import MatrixState, SolverWithNeeds
 from bregmat.solvers.continuation import Stage
 from bregmat.solvers.mirror_newton import (
-    MeasuredPoint,
     MirrorNewton,
     MirrorNewtonState,
     drawn_sample,
@@ -108,20 +107,18 @@ class SampledNewton(SolverWithNeeds):
         """A step on the sample; the first state of all rows if the sample is solved roughly; then steps on all rows."""
         if not isinstance(state, SampledState):
             return self.newton.step(problem, state)
-        least_decrease = 1e-3  # relative decrease of a step below which the sample is solved
+        # relative decrease of a step below which the sample is solved, and fraction of its progress that may be lost on all rows
+        least_decrease, most_lost = 1e-3, 0.25
         inner = self.newton.step(state.sample, state.inner)
         if inner.is_finite():
             last, state = state.objective, replace(state, inner=inner, steps=state.steps + 1)
             is_falling = inner.objective < (1.0 - least_decrease) * last
             if is_falling and not inner.stalled and state.steps < SAMPLE_STEPS:
                 return state
-        return state_at(problem, state.stage, _transferred(state) or first_point(state.stage.problem), inner.tol)
-
-
-def _transferred(state: SampledState) -> MeasuredPoint | None:
-    """The point of a sample on all rows; None if it fits the sample much better than all rows, which is a bad start."""
-    most_lost = 0.25  # fraction of the sample's progress that may be lost on all rows
-    problem = state.stage.problem
-    point = point_at(problem, state.iterate)
-    is_good = point.cost - state.objective <= most_lost * (state.first - state.objective)
-    return point if is_good and not len(problem.losses.outside(point.values)) else None
+        whole = state.stage.problem
+        point = point_at(whole, state.iterate)
+        # a point that fits the sample much better than all rows is a bad start
+        is_good = point.cost - state.objective <= most_lost * (state.first - state.objective)
+        if not is_good or len(whole.losses.outside(point.values)):
+            point = first_point(whole)
+        return state_at(problem, state.stage, point, inner.tol)

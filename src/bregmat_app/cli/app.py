@@ -1,6 +1,6 @@
 """The commands and their options. The library is imported when a command runs, so that help and version appear at once."""
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -123,15 +123,11 @@ def options(
 ) -> None:
     """Options of every command."""
     for name in modules or ():
+        path = Path(name)
         with bad_input():
-            if Path(name).suffix != ".py":
-                importlib.import_module(name)
-                continue
-            spec = importlib.util.spec_from_file_location(Path(name).stem, name)
-            assert spec is not None and spec.loader is not None  # any .py file has both
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[module.__name__] = module  # worker processes and pickles look for its classes here
-            spec.loader.exec_module(module)
+            if path.suffix == ".py":
+                sys.path.insert(0, str(path.parent.resolve()))
+            importlib.import_module(path.stem if path.suffix == ".py" else name)
 
 
 @app.command(cls=LearnCommand)

@@ -48,17 +48,14 @@ def transform_points(
 
 
 def _points_for(path: Path, names: list[str], d: int, given: dict[str, Any]) -> Points:
-    """Read the columns that a model was learned from: by name if the file has them, else all d columns of numbers."""
-    source = source_of(path, "read points from", KINDS)
-    if d == 0 or (names and set(names) <= set(column_names(source, given["encoding"]))):
+    """Read the columns that a model was learned from: by name, or all d columns of numbers if the file or the model has no names."""
+    known = column_names(source_of(path, "read points from", KINDS), given["encoding"])
+    if not d or (names and (set(names) <= set(known) or not (_are_made_up(names) or _are_made_up(known)))):
         return read_points(path, features=names, **given)
     points = read_points(path, **given)
-    if len(points.names) == d and (not names or _are_made_up(names) or _are_made_up(points.names)):
-        return points
-    missing = [name for name in names if name not in points.names]
-    if not missing or _are_made_up(names):
-        raise ValueError(f"{source.path}: {len(points.names)} columns of numbers, but the model was learned on {d}")
-    raise ValueError(f"{source.path}: no column {listed(missing)}, which the model was learned on")
+    if len(points.names) != d:
+        raise ValueError(f"{path}: {len(points.names)} columns of numbers, but the model was learned on {d}")
+    return points
 
 
 def _are_made_up(names: Any) -> bool:

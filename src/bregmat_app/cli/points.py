@@ -274,22 +274,16 @@ def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.nda
     values = np.asarray(values)
     if values.shape != (n,):
         raise ValueError(f"labels {name!r} have shape {values.shape}, but there are {n} points")
-    if values.dtype.kind in "US":
-        words = values.astype(str)
-        missing = np.isin(words, [*NOT_AVAILABLE, *([] if unlabeled is None else [unlabeled])])
-        try:
-            y: np.ndarray = np.full(n, np.nan)
-            y[~missing] = words[~missing].astype(float)
-        except ValueError:
-            y = words.astype(object)
-            y[missing] = None
-    else:
-        y = values.astype(float)
-        if unlabeled is not None:
-            try:
-                y[y == float(unlabeled)] = np.nan
-            except ValueError as error:
-                raise ValueError(f"--unlabeled {unlabeled!r} is no number, but the labels {name!r} are") from error
+    words = values.astype(str)
+    missing = np.isin(words, [*NOT_AVAILABLE, *([] if unlabeled is None else [unlabeled])])
+    try:
+        y: np.ndarray = np.full(n, np.nan)
+        y[~missing] = words[~missing].astype(float)
+        if unlabeled is not None and is_number_word(unlabeled):
+            y[y == float(unlabeled)] = np.nan
+    except ValueError:
+        y = words.astype(object)
+        y[missing] = None
     is_number = y.dtype.kind == "f"
     if is_number and np.isinf(y).any():
         raise ValueError(f"labels {name!r} must be finite; see {rows_text(np.flatnonzero(np.isinf(y)))}")

@@ -77,40 +77,6 @@ class Answer:
         return f"{', '.join(first)}{more}: {'one group' if self.kind == 'group' else f'named {self.name!r}'}"
 
 
-def checked_event(event: Any, n_points: int) -> dict[str, Any]:
-    """Check an event and return it as the journal stores it; ValueError if it is not valid.
-
-    Its ``kind`` is a kind of :class:`Answer` (with ``points``, integers below `n_points`, and ``name`` for a name; ``different`` may have
-    one), drop (with ``answer``, its number), undo or redo.
-    """
-    if not isinstance(event, dict) or not isinstance(kind := event.get("kind"), str):
-        raise ValueError("an answer must be an object with a kind")
-    if kind in ("undo", "redo"):
-        return {"kind": kind}
-    if kind == "drop":
-        number = event.get("answer")
-        if type(number) is not int:
-            raise ValueError(f"drop needs the number of an answer; got {number!r}")
-        return {"kind": kind, "answer": number}
-    if kind not in SIZES:
-        raise ValueError(f"unknown kind of answer {kind[:40]!r}")
-    points = event.get("points")
-    if not isinstance(points, list) or not all(type(i) is int and 0 <= i < n_points for i in points):
-        raise ValueError(f"points must be a list of numbers from 0 to {n_points - 1}")
-    if len(set(points)) != len(points):
-        raise ValueError("the points of an answer must differ")
-    least, most = SIZES[kind]
-    if not least <= len(points) <= most:
-        wanted = str(least) if least == most else f"{least} to {most}"
-        raise ValueError(f"{kind!r} takes {wanted} points; got {len(points)}")
-    if kind != "name" and not (kind == "different" and "name" in event):
-        return {"kind": kind, "points": points}
-    name = event.get("name")
-    if not isinstance(name, str) or not (name := name.strip()) or len(name) > MOST_NAME or not name.isprintable():
-        raise ValueError(f"the name of a class must be 1 to {MOST_NAME} printable letters")
-    return {"kind": kind, "points": points, "name": name}
-
-
 @dataclass
 class Answers:
     """All events so far, in order. Undone events can be redone until the next answer."""
@@ -121,15 +87,39 @@ class Answers:
     count: int = 0  # answers ever given; their numbers are not reused
 
     def check(self, event: Any) -> dict[str, Any]:
-        """Return the event if it can be applied now; ValueError otherwise."""
-        event = checked_event(event, self.n_points)
-        if event["kind"] == "undo" and not self.done:
-            raise ValueError("there is nothing to undo")
-        if event["kind"] == "redo" and not self.undone:
-            raise ValueError("there is nothing to redo")
-        if event["kind"] == "drop" and event["answer"] not in {a.number for a in self.active()}:
-            raise ValueError(f"there is no answer {event['answer']}")
-        return event
+        """Return the event as the journal stores it if it can be applied now; ValueError otherwise.
+
+        Its ``kind`` is a kind of :class:`Answer` (with ``points``, the numbers of points, and ``name`` for a name; ``different`` may
+        have one), drop (with ``answer``, its number), undo or redo.
+        """
+        if not isinstance(event, dict) or not isinstance(kind := event.get("kind"), str):
+            raise ValueError("an answer must be an object with a kind")
+        if kind in ("undo", "redo"):
+            if not (self.done if kind == "undo" else self.undone):
+                raise ValueError(f"there is nothing to {kind}")
+            return {"kind": kind}
+        if kind == "drop":
+            number = event.get("answer")
+            if type(number) is not int or number not in {answer.number for answer in self.active()}:
+                raise ValueError(f"there is no answer {number!r}")
+            return {"kind": kind, "answer": number}
+        if kind not in SIZES:
+            raise ValueError(f"unknown kind of answer {kind[:40]!r}")
+        points = event.get("points")
+        if not isinstance(points, list) or not all(type(i) is int and 0 <= i < self.n_points for i in points):
+            raise ValueError(f"points must be a list of numbers from 0 to {self.n_points - 1}")
+        if len(set(points)) != len(points):
+            raise ValueError("the points of an answer must differ")
+        least, most = SIZES[kind]
+        if not least <= len(points) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            raise ValueError(f"{kind!r} takes {wanted} points; got {len(points)}")
+        if kind != "name" and not (kind == "different" and "name" in event):
+            return {"kind": kind, "points": points}
+        name = event.get("name")
+        if not isinstance(name, str) or not (name := name.strip()) or len(name) > MOST_NAME or not name.isprintable():
+            raise ValueError(f"the name of a class must be 1 to {MOST_NAME} printable letters")
+        return {"kind": kind, "points": points, "name": name}
 
     def apply(self, event: dict[str, Any]) -> None:
         """Apply a checked event."""

@@ -123,10 +123,7 @@ class Hub:
         details = {
             "type": "details",
             "version": state.version,
-            "clusters": await _run(self._searcher, session.cluster_list, state, clusters),
-            "progress": await _run(self._searcher, session.progress, state, clusters),
-            "agreement": await _run(self._searcher, session.compared, clusters, state),
-            "contradictions": await _run(self._searcher, session.contradictions, state),
+            **await _run(self._searcher, session.details, state, clusters),
         }
         async with self._turn:
             if session.is_current(state):

@@ -14,6 +14,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = "bregmat label journal 1"
+BEGINNING = f'{{"format":"{FORMAT}"'.encode()  # of a journal
 
 
 class Journal:
@@ -36,8 +37,13 @@ class Journal:
             if resume:
                 self._read({"format": FORMAT, **head})
             else:
-                if exists:
-                    self._empty()
+                first, *answers = self._file.readall().split(b"\n")[:-1] or [b""]
+                if exists and (answers or not first.startswith(BEGINNING)):
+                    raise ValueError(
+                        f"{path}: this journal exists; continue it with --resume, or name another with --journal"
+                    )
+                self._file.truncate(0)
+                self._file.seek(0)
                 self._write({"format": FORMAT, **head})
                 self._sync_folder()
         except BaseException:
@@ -73,20 +79,6 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise ValueError(f"{self.path}: another bregmat label has this journal open") from error
-
-    def _empty(self) -> None:
-        """Empty a journal without answers; ValueError for any other file."""
-        try:
-            self._read({})
-            is_unused = not self.events
-        except ValueError:
-            is_unused = False  # damaged, or not a journal: it must not be emptied
-        if not is_unused:
-            raise ValueError(
-                f"{self.path}: this journal exists; continue it with --resume, or name another with --journal"
-            )
-        self._file.truncate(0)
-        self._file.seek(0)
 
     def _sync_folder(self) -> None:
         """Wait until the entry of the file in its folder is on the disk."""

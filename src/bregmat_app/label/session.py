@@ -189,9 +189,15 @@ class Session:
             offered.append({**about, "size": len(whole), "picture": picture, "members": members})
         return {"point": found.point, "classes": offered, "guess": found.guess}
 
-    def contradictions(self, state: SessionState) -> list[list[int]]:
-        """Return sets of answers, by number, that contradict each other whatever the features."""
-        return Links(state.answers).contradictions()
+    def details(self, state: SessionState, clusters: Clusters) -> dict[str, Any]:
+        """Return what takes longer than the map: clusters, progress, agreement with known labels, and contradictions."""
+        labels = None if len(state.groups.all_apart()) < 2 else self.points.classes
+        return {
+            "clusters": self.cluster_list(state, clusters),
+            "progress": self.progress(state, clusters),
+            "agreement": None if labels is None else agreement(clusters.key, labels),
+            "contradictions": Links(state.answers).contradictions(),
+        }
 
     def cluster_list(self, state: SessionState, clusters: Clusters) -> list[dict[str, Any]]:
         """Return key, name, size and number of answered points of the cluster of each class."""
@@ -235,12 +241,6 @@ class Session:
                 {"id": self.points.names[i], "label": given or names[key], "source": source, "clear": is_clear}
             )
         return found
-
-    def compared(self, clusters: Clusters, state: SessionState) -> dict[str, float] | None:
-        """Return how well the clusters agree with the known labels; None without labels or clusters."""
-        if self.points.classes is None or len(state.groups.all_apart()) < 2:
-            return None
-        return agreement(clusters.key, self.points.classes)
 
     def neighbours(self, state: SessionState, point: Any) -> dict[str, Any]:
         """Return the nearest neighbours of a point in the prior and in the learned metric."""

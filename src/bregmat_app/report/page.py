@@ -12,7 +12,7 @@ import numpy as np
 
 from bregmat import __version__
 from bregmat.base.html import FEWER_MET, SUMMARY_COLUMNS, measured, number
-from bregmat.engine.wording import verdict
+from bregmat.engine.result import verdict
 from bregmat.io import atomic_write
 from bregmat.plots import EmbeddingDisplay
 from bregmat.plots._style import MARKERS

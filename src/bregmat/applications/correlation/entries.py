@@ -32,17 +32,20 @@ class Entries:
     n : int
     i, j : ndarray of int, shape (m,)
         Pairs; the c = n + m rows are ``X_kk`` and then ``X_ij``.
+    one : float
+        The prescribed diagonal.
     """
 
     n: int
     i: np.ndarray
     j: np.ndarray
+    one: float = 1.0
 
     @classmethod
-    def of_diagonal(cls, n: int) -> Entries:
+    def of_diagonal(cls, n: int, one: float = 1.0) -> Entries:
         """The diagonal without further entries."""
         none = np.zeros(0, np.int64)
-        return cls(n, none, none)
+        return cls(n, none, none, one)
 
     @property
     def has_pairs(self) -> bool:
@@ -65,13 +68,13 @@ class Entries:
         np.fill_diagonal(X, values[: self.n])
 
     def wanted(self, C: np.ndarray) -> np.ndarray:
-        """The prescribed values, shape (c,): ones on the diagonal, and the fixed entries of C."""
-        return np.concatenate([np.ones(self.n), C[self.i, self.j]])
+        """The prescribed values, shape (c,): the diagonal, and the fixed entries of C."""
+        return np.concatenate([np.full(self.n, self.one), C[self.i, self.j]])
 
-    def prescribed(self, C: np.ndarray, min_eig: float = 0.0) -> np.ndarray:
-        """The matrix of the prescribed values minus ``min_eig I``, shape (n, n); 0 elsewhere."""
-        B = (1.0 - min_eig) * np.eye(self.n)
-        B[self.i, self.j] = B[self.j, self.i] = C[self.i, self.j]
+    def prescribed(self, C: np.ndarray) -> np.ndarray:
+        """The matrix of the prescribed values, shape (n, n); 0 elsewhere."""
+        B = np.zeros((self.n, self.n))
+        self.write_inplace(B, self.wanted(C))
         return B
 
     def adjoint(self, mu: np.ndarray) -> Any:

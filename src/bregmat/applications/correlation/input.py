@@ -133,12 +133,12 @@ def aligned(name: str, table: Any, labels: Labels) -> np.ndarray:
     return np.asarray(table.to_numpy() if hasattr(table, "columns") else table)
 
 
-def read_fixed(fixed: Any, matrix: MatrixInput) -> Entries:
-    """The entries of a symmetric boolean mask; a fixed diagonal entry must be 1."""
+def read_fixed(fixed: Any, matrix: MatrixInput, one: float = 1.0) -> Entries:
+    """The entries of a symmetric boolean mask, with a diagonal of ``one``; a fixed diagonal entry must be 1."""
     C, labels = matrix.C, matrix.labels
     n = len(C)
     if fixed is None:
-        return Entries.of_diagonal(n)
+        return Entries.of_diagonal(n, one)
     mask = aligned("fixed", fixed, labels)
     if mask.dtype != bool:
         raise TypeError(f"fixed must be a boolean mask; got dtype {mask.dtype}.")
@@ -151,4 +151,4 @@ def read_fixed(fixed: Any, matrix: MatrixInput) -> Entries:
             "divides by the standard deviations."
         )
     pairs = np.argwhere(np.triu(mask, 1))
-    return Entries(n, pairs[:, 0], pairs[:, 1])
+    return Entries(n, pairs[:, 0], pairs[:, 1], one)

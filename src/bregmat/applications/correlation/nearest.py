@@ -10,7 +10,6 @@ import numpy as np
 
 from bregmat.applications.correlation.entries import Entries
 from bregmat.applications.correlation.input import MatrixInput, read_fixed, read_input, weights_of_known
-from bregmat.applications.correlation.logdet import LogDetNewton
 from bregmat.applications.correlation.newton import EntryNewton
 from bregmat.applications.correlation.path import FreeEntryPath
 from bregmat.applications.correlation.problem import CorrelationProblem
@@ -18,7 +17,7 @@ from bregmat.applications.correlation.rank import of_rank
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.weighted import SplitBox, pose_weighted
 from bregmat.base.checks import check_integer, check_limits
-from bregmat.base.linalg import cholesky, eigh, eigvalsh
+from bregmat.base.linalg import add_diagonal, cholesky, eigh, eigvalsh
 from bregmat.coordinates.priors import RANK_TOL
 from bregmat.engine.loop import Outcome, RunLog, Solver, compose, returns_result, solve, solve_sequence
 from bregmat.engine.status import Record
@@ -150,10 +149,8 @@ def nearest_correlation(
         outcome = solve(weighted, SplitBox(), **limits)
         i, j = np.triu_indices(len(weighted.C))
         known = np.where((weighted.h2 > 0) | (np.eye(len(weighted.C)) > 0), weighted.C, outcome.certificate.X)
-        multipliers = outcome.certificate.dual[i, j] * np.where(i == j, 1.0, 2.0)
-        return _result_of(
-            outcome, matrix, np.column_stack([i, j]), near=known, dual=multipliers, min_eig=weighted.min_eig
-        )
+        dual = outcome.certificate.dual[i, j] * np.where(i == j, 1.0, 2.0)
+        return _result_of(outcome, matrix, np.column_stack([i, j]), float(min_eig), near=known, dual=dual)
     matrix = read_input(C, scale, min_eig, insist=not D.keeps_range)
     low = float(min_eig)
     if D.keeps_range:
@@ -165,13 +162,15 @@ def nearest_correlation(
             raise ValueError("rank does not go with fixed entries or min_eig.")
         if rank is not None and rank > len(matrix.C):
             raise ValueError(f"rank must be between 1 and n = {len(matrix.C)}; got {rank}.")
-        problem = CorrelationProblem.frobenius(matrix.C, read_fixed(fixed, matrix), low)
+        # X - low I is semidefinite
+        problem = CorrelationProblem.frobenius(
+            add_diagonal(matrix.C.copy(), -low), read_fixed(fixed, matrix, 1.0 - low)
+        )
     outcome = _solved(problem, **limits)
     if rank is not None:
         rank = int(rank)
         outcome = of_rank(outcome, matrix.C, rank, max_iter=max_iter, log=limits["log"])
-    facts: dict[str, Any] = {"divergence": D.name, "min_eig": low, "rank": rank}
-    return _result_of(outcome, matrix, problem.entries.rows, **facts)
+    return _result_of(outcome, matrix, problem.entries.rows, low, divergence=D.name, rank=rank)
 
 
 @returns_result
@@ -302,7 +301,7 @@ def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, lo
     limit = newton.max_iter if max_iter is None else max_iter
     plan = [(newton, limit)]
     if problem.divergence.is_congruence_invariant:
-        plan = [(LogDetNewton(), min(QUICK_LOGDET, limit)), (AUTO["afar"], limit)]
+        plan = [(newton, min(QUICK_LOGDET, limit)), (AUTO["afar"], limit)]
     elif problem.entries.has_pairs and problem.is_whole:
         path = FreeEntryPath()
         with suppress(TypeError):  # too many entries are free
@@ -312,10 +311,16 @@ def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, lo
 
 
 def _result_of(
-    outcome: Outcome, matrix: MatrixInput, rows: np.ndarray, *, near: np.ndarray | None = None, **more: Any
+    outcome: Outcome, matrix: MatrixInput, rows: np.ndarray, low: float = 0.0, *, near: Any = None, **more: Any
 ) -> CorrelationResult:
-    """The result of a run, with multipliers of the entries ``rows``; the residual is the distance from ``near``, by default the input."""
-    residual = float(np.linalg.norm(outcome.certificate.X - (matrix.C if near is None else near)))
+    """The result of a run, with multipliers of the entries ``rows``; the residual is the distance from ``near``, by default the input.
+
+    The certificate has the matrix less ``low I``.
+    """
+    X = outcome.certificate.X
+    if low > 0.0:
+        np.fill_diagonal(X, np.where(np.diag(X) == 1.0 - low, 1.0, np.diag(X) + low))
+    residual = float(np.linalg.norm(X - (matrix.C if near is None else near)))
     conflict = None if outcome.conflict is None else rows[outcome.conflict]
-    own = matrix.form | {"divergence": "frobenius"} | more
+    own = matrix.form | {"divergence": "frobenius", "min_eig": low} | more
     return compose(CorrelationResult, outcome, **own, conflict=conflict, residual=residual, rows=rows)

@@ -34,7 +34,7 @@ class _FreeState(DenseState):
 
     program: SemidefiniteProgram
     point: PathState
-    X: np.ndarray  # less the fixed part
+    X: np.ndarray
     dual: np.ndarray
     values: np.ndarray  # type: ignore[assignment]
     objective: float
@@ -42,7 +42,7 @@ class _FreeState(DenseState):
     stalled: bool
 
     def matrix(self) -> np.ndarray:
-        """X less the fixed part."""
+        """X."""
         return self.X.copy()
 
 
@@ -72,7 +72,7 @@ class FreeEntryPath:
 
 def _program(problem: CorrelationProblem) -> SemidefiniteProgram:
     """The program for S."""
-    n, C = problem.entries.n, problem.mirror
+    n, C = problem.entries.n, problem.C
     is_free = np.triu(np.ones((n, n), dtype=bool), 1)
     is_free[problem.entries.i, problem.entries.j] = False
     i, j = np.nonzero(is_free)
@@ -80,13 +80,13 @@ def _program(problem: CorrelationProblem) -> SemidefiniteProgram:
     losses = RowLosses(-C[i, j], zero, 2.0 * one, one, (SquaredHinge(),), zero)
     operator = bind(Constraints.similarity(i, j, -C[i, j], "=="), np.eye(n))
     rows = NearestMatrix(Frobenius(), np.ones(n), operator, losses, one)
-    return SemidefiniteProgram(problem.entries.prescribed(problem.C, problem.min_eig), rows, zero.astype(bool))
+    return SemidefiniteProgram(problem.entries.prescribed(problem.C), rows, zero.astype(bool))
 
 
 def _state(problem: CorrelationProblem, program: SemidefiniteProgram, point: PathState) -> _FreeState:
     """The state of a point: X has its prescribed entries exactly, and ``Y = C + S - X`` is 0 at the others."""
     X = program.C + program.rows.operator.adjoint(point.dual)
-    dual = problem.entries.of(problem.mirror + point.iterate.matrix() - X)
+    dual = problem.entries.of(problem.C + point.iterate.matrix() - X)
     dual[problem.entries.n :] *= 2.0
-    objective = problem.distance(X + problem.fixed_part)
+    objective = problem.distance(X)
     return _FreeState(program, point, X, dual, problem.losses.bound, objective, point.signal, point.stalled)

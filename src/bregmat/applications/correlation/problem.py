@@ -63,20 +63,17 @@ class CorrelationCertificate(Certificate):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CorrelationProblem(NearestMatrix):
-    """``X = B M B' + F`` with M near a diagonal prior, ``X_ii = 1``, and ``X_ij = C_ij`` for fixed entries.
+    """``X = B M B'`` with M near a diagonal prior, one value on the diagonal of X, and ``X_ij = C_ij`` for fixed entries.
+
+    If the smallest eigenvalue is bounded by d, X and C are those of the caller less ``d I``.
 
     Attributes
     ----------
     C : ndarray, shape (n, n)
-        As it was read.
     entries : Entries
         The entries that the rows prescribe.
     basis : ndarray, shape (n, r)
         B: eigenvectors of C; for LogDet the lower Cholesky factor of C; or an orthonormal basis of the complement of null vectors.
-    fixed_part : ndarray, shape (n, n), or 0
-        F: ``min_eig I``.
-    min_eig : float
-        Lower bound of the eigenvalues of X.
     blocks : FixedBlocks
         Consequences of blocks of fixed entries.
     """
@@ -84,8 +81,6 @@ class CorrelationProblem(NearestMatrix):
     C: np.ndarray
     entries: Entries
     basis: np.ndarray
-    fixed_part: np.ndarray | float = 0.0
-    min_eig: float = 0.0
     blocks: FixedBlocks = field(default_factory=FixedBlocks)
     size: ClassVar[float] = 1.0  # the unit diagonal sets the scale
     # derived from the entries
@@ -95,8 +90,6 @@ class CorrelationProblem(NearestMatrix):
 
     def __post_init__(self) -> None:
         bound = self.entries.wanted(self.C)
-        if isinstance(self.fixed_part, np.ndarray):
-            bound -= self.entries.of(self.fixed_part)
         one, zero = np.ones(len(bound)), np.zeros(len(bound), np.int8)
         losses = RowLosses(bound, zero, one, one, (Hard(),), zero)
         vars(self).update(operator=self.entries.operator(self.basis), losses=losses, unit=one)
@@ -105,18 +98,16 @@ class CorrelationProblem(NearestMatrix):
         vars(self).update(is_always_feasible=not self.entries.has_pairs)
 
     @classmethod
-    def frobenius(cls, C: np.ndarray, entries: Entries, min_eig: float = 0.0) -> CorrelationProblem:
-        """Frobenius, in the eigenvectors of ``C - F``, on the complement of null vectors if there are any."""
-        F = min_eig * np.eye(len(C)) if min_eig else 0.0
-        blocks = fixed_blocks(entries, entries.prescribed(C, min_eig)) if entries.has_pairs else FixedBlocks()
-        facts: dict[str, Any] = {"fixed_part": F, "min_eig": min_eig, "blocks": blocks}
-        N = blocks.basis
+    def frobenius(cls, C: np.ndarray, entries: Entries) -> CorrelationProblem:
+        """Frobenius, in the eigenvectors of C, on the complement of null vectors if there are any."""
+        blocks = fixed_blocks(entries, entries.prescribed(C)) if entries.has_pairs else FixedBlocks()
+        N, offset = blocks.basis, 0.0
         if N is None:
-            t0, basis = eigh(C - F)
+            t0, basis = eigh(C)
         else:
-            t0, V = eigh(N.T @ (C - F) @ N)
-            basis, facts["offset"] = N @ V, 0.5 * (float(((C - F) ** 2).sum()) - float((t0**2).sum()))
-        return cls(Frobenius(), t0, C=C, entries=entries, basis=basis, **facts)
+            t0, V = eigh(N.T @ C @ N)
+            basis, offset = N @ V, 0.5 * (float((C**2).sum()) - float((t0**2).sum()))
+        return cls(Frobenius(), t0, offset=offset, C=C, entries=entries, basis=basis, blocks=blocks)
 
     # ------------------------------------------------------------------ facts
     @property
@@ -134,7 +125,7 @@ class CorrelationProblem(NearestMatrix):
         """Mirror coordinates T0 of the prior as a matrix, shape (n, n)."""
         if self.divergence.keeps_range:
             return (self.basis * self.t0) @ self.basis.T
-        return self.C - self.fixed_part
+        return self.C
 
     @cached_property
     def inverse(self) -> np.ndarray:
@@ -163,12 +154,9 @@ class CorrelationProblem(NearestMatrix):
 
     @cached_property
     def interior(self) -> tuple[np.ndarray, float] | None:
-        """The matrix with the prescribed entries and 0 elsewhere, and by how much its smallest eigenvalue exceeds ``min_eig``.
-
-        None if it does not.
-        """
+        """The matrix with the prescribed entries and 0 elsewhere, and its smallest eigenvalue; None if that is not positive."""
         X = self.entries.prescribed(self.C)
-        depth = float(eigvalsh(X)[0]) - self.min_eig
+        depth = float(eigvalsh(X)[0])
         return (X, depth) if depth > 0.0 else None
 
     # ------------------------------------------------------------------ certificates
@@ -185,17 +173,27 @@ class CorrelationProblem(NearestMatrix):
         if bound == -np.inf:  # outside the domain; multipliers of 0 prove that the divergence is not negative
             bound, mu = self._bound(np.zeros_like(state.dual))
         objective = self.distance(X)
-        upper = np.inf if self.entries.has_pairs and shortfall(X, self.min_eig) > 0.0 else objective
+        upper = np.inf if self.entries.has_pairs and shortfall(X) > 0.0 else objective
         return CorrelationCertificate(dual=mu, objective=objective, dual_bound=bound, upper=upper, X=X)
 
     def _restored(self, state: DenseState) -> np.ndarray | None:
         """The matrix of a state with its entries restored; None if that is not possible without a change of other entries."""
         p, b, C = state.values, self.losses.bound, self.C
-        if not self.divergence.keeps_range and self.t0[0] >= 0 and not state.dual.any() and (np.diag(C) == 1.0).all():
-            return C.copy()  # C is a correlation matrix
+        if (
+            not self.divergence.keeps_range
+            and self.t0[0] >= 0
+            and not state.dual.any()
+            and (self.entries.of(C) == b).all()
+        ):
+            return C.copy()  # C is feasible
         if self.entries.has_pairs:
-            is_met = np.abs(p - b).max() <= 1e2 * self.rounding
-            return self._with_entries(state.matrix() + self.fixed_part) if is_met or self.interior is not None else None
+            if self.interior is None and np.abs(p - b).max() > 1e2 * self.rounding:
+                return None
+            X = state.matrix()
+            self.entries.write_inplace(X, b)
+            X = into_cone(X, self.interior)
+            self.entries.write_inplace(X, b)
+            return X
         if not p.min() > 0:
             return None
         X, x = state.matrix(), state.spectrum
@@ -205,19 +203,7 @@ class CorrelationProblem(NearestMatrix):
             share = min(1e-6, EPS * (8.0 + 8.0 * float(x[-1] / b.min())))
             if x[0] < share:
                 X *= 1.0 - share
-        X += self.fixed_part
-        self.entries.write_inplace(X, self.entries.wanted(C))
-        return X
-
-    def _with_entries(self, X: np.ndarray) -> np.ndarray:
-        """X with its prescribed entries, moved towards the interior by the smallest step that makes it feasible."""
-        wanted = self.entries.wanted(self.C)
-        self.entries.write_inplace(X, wanted)
-        missing = shortfall(X, self.min_eig)
-        if missing > 0.0 and self.interior is not None:
-            inner, depth = self.interior
-            X += missing / (missing + depth) * (inner - X)
-            self.entries.write_inplace(X, wanted)
+        self.entries.write_inplace(X, b)
         return X
 
     def _bound(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
@@ -244,26 +230,17 @@ class CorrelationProblem(NearestMatrix):
         The Lagrangian is convex. The bound takes its minimizer X over the matrices without such a part. Along the null vectors, the
         gradient ``X - C + A*(mu)`` at this minimizer is ``A*(mu) - C``.
         """
-        return (
-            0.0
-            if self.is_whole
-            else self.blocks.largest_decrease(self.entries.adjoint(mu) - self.mirror, self.blocks.excess)
-        )
+        return self.blocks.largest_decrease(self.entries.adjoint(mu) - self.mirror, self.blocks.excess)
 
     def _certified_by_rows(self, state: Any) -> CorrelationCertificate:
         """The point of a state, restored to its rows by their Gram system; the prescribed entries are written over their rounding."""
         proof = super().certify(state)
         G = self.basis @ proof.iterate.factor()
-        X, objective, upper, violation = (
-            symmetrize(G @ G.T + self.fixed_part),
-            proof.objective,
-            np.inf,
-            proof.max_violation,
-        )
+        X, objective, upper, violation = symmetrize(G @ G.T), proof.objective, np.inf, proof.max_violation
         if proof.is_feasible:
-            self.entries.write_inplace(X, self.entries.wanted(self.C))
+            self.entries.write_inplace(X, self.losses.bound)
             objective, violation = self.distance(X), 0.0
-            upper = np.inf if shortfall(X, self.min_eig) > 0.0 else objective
+            upper = np.inf if shortfall(X) > 0.0 else objective
         return CorrelationCertificate(
             dual=proof.dual,
             objective=objective,
@@ -299,7 +276,16 @@ class CorrelationProblem(NearestMatrix):
         return replace(proof, rows=np.union1d(proof.rows, self.blocks.rows))
 
 
-def shortfall(X: np.ndarray, min_eig: float) -> float:
+def into_cone(X: np.ndarray, interior: tuple[np.ndarray, float] | None) -> np.ndarray:
+    """X moved towards a matrix with this smallest eigenvalue, by the least share that makes it semidefinite; X if that is not known."""
+    missing = shortfall(X)
+    if missing == 0.0 or interior is None:
+        return X
+    inner, depth = interior
+    return X + missing / (missing + depth) * (inner - X)
+
+
+def shortfall(X: np.ndarray, min_eig: float = 0.0) -> float:
     """``min_eig`` minus the smallest eigenvalue of X, if that is positive beyond rounding; otherwise 0."""
     x = eigvalsh(X)
     missing = min_eig - float(x[0])

@@ -10,9 +10,8 @@ import numpy as np
 from bregmat.base.html import number
 from bregmat.base.linalg import eigvalsh
 from bregmat.base.threads import cached_property, on_one_blas_thread
-from bregmat.engine.result import Result
+from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import ExitReason, Status
-from bregmat.engine.wording import Kind
 from bregmat.typing import Array, Frame
 
 

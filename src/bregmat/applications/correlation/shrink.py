@@ -17,8 +17,8 @@ from bregmat.base.linalg import eigvalsh
 from bregmat.base.tolerances import EPS
 from bregmat.engine.loop import RunLog, compose, returns_result
 from bregmat.engine.problem import Certificate
+from bregmat.engine.result import Kind
 from bregmat.engine.status import ExitReason, Status
-from bregmat.engine.wording import Kind
 from bregmat.typing import Labels, Table
 
 

@@ -1,10 +1,11 @@
 """Weights and bounds for single entries: the nearest correlation matrix in ``1/2 sum (h_ij (X_ij - C_ij))^2`` within bounds.
 
-The multiplier of ``X >= min_eig I`` is a matrix S >= 0. For every such S the Lagrangian is a sum over entries, so that
+The multiplier of ``X >= 0`` is a matrix S >= 0. For every such S the Lagrangian is a sum over entries, so that
 
-    g(S) = sum_ij min over l_ij <= x <= u_ij of (h_ij (x - C_ij))^2 / 2 - S_ij x,  plus min_eig tr S
+    g(S) = sum_ij min over l_ij <= x <= u_ij of (h_ij (x - C_ij))^2 / 2 - S_ij x
 
-is a lower bound. It is finite for entries of weight 0, because every correlation lies in [-1, 1].
+is a lower bound. It is finite for entries of weight 0, because every correlation lies in [-1, 1]. If the smallest eigenvalue is bounded
+by d, X is the correlation matrix less ``d I``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.correlation.input import MatrixInput, aligned, read_fixed, read_input
-from bregmat.applications.correlation.problem import CorrelationCertificate, shortfall
+from bregmat.applications.correlation.problem import CorrelationCertificate, into_cone, shortfall
 from bregmat.base.checks import Labels, as_matrix, entry_text
-from bregmat.base.linalg import eigh
+from bregmat.base.linalg import add_diagonal, eigh
+from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import EPS
 from bregmat.engine.loop import State
 from bregmat.engine.problem import Problem, Proof
@@ -30,15 +32,14 @@ SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)  # numbers of variables among which 
 
 @dataclass(frozen=True, eq=False)
 class WeightedProblem(Problem):
-    """``minimize 1/2 sum h2_ij (X_ij - C_ij)^2`` over ``lower <= X <= upper`` and ``X >= min_eig I``.
+    """``minimize 1/2 sum h2_ij (X_ij - C_ij)^2`` over ``lower <= X <= upper`` and ``X >= 0``.
 
     Attributes
     ----------
     C, h2, lower, upper : ndarray, shape (n, n)
-        Symmetric; ``lower = upper = 1`` on the diagonal. h2 holds squares of weights, at most 1.
+        Symmetric; ``lower = upper`` on the diagonal, one value. h2 holds squares of weights, at most 1.
     unit : float
         Largest squared weight: the factor of objective, bound and S in the user's units.
-    min_eig : float
     """
 
     C: np.ndarray
@@ -46,15 +47,15 @@ class WeightedProblem(Problem):
     lower: np.ndarray
     upper: np.ndarray
     unit: float
-    min_eig: float
     # a certificate costs two steps, and the signal falls by this factor in about five steps
     retry_divisor: ClassVar[float] = 30.0
     retries_feasible: ClassVar[bool] = False
 
-    @property
-    def has_identity(self) -> bool:
-        """Whether the bounds contain the identity, so that a matrix can be moved towards it."""
-        return bool((self.lower <= np.eye(len(self.C))).all() and (self.upper >= np.eye(len(self.C))).all())
+    @cached_property
+    def interior(self) -> tuple[np.ndarray, float] | None:
+        """The multiple of the identity with the prescribed diagonal, and its eigenvalue; None if the bounds exclude it."""
+        I = np.diag(np.diag(self.lower))
+        return (I, float(I[0, 0])) if (self.lower <= I).all() and (self.upper >= I).all() else None
 
     def value(self, X: np.ndarray) -> float:
         """The objective, in units of the largest squared weight."""
@@ -65,43 +66,35 @@ class WeightedProblem(Problem):
         with np.errstate(divide="ignore", invalid="ignore"):
             X = np.where(self.h2 > 0, self.C + S / self.h2, np.where(S > 0, self.upper, self.lower))
         X = np.clip(X, self.lower, self.upper)
-        return self.value(X) - float(np.vdot(S, X)) + self.min_eig * float(np.trace(S))
+        return self.value(X) - float(np.vdot(S, X))
 
     # ------------------------------------------------------------------ certificates
     def certify(self, state: _SplitState) -> CorrelationCertificate:
         """A matrix that meets all constraints, with the bound of the state's multiplier."""
         S = _semidefinite(state.penalty * state.N)
-        bound = self.unit * self.bound(S)
-        point = self._scaled(state.Z)
-        point = self._moved(state.X) if point is None else point
-        X = state.X if point is None else point
-        value = self.unit * self.value(X)
-        upper = np.inf if point is None else value
+        X = self._scaled(state.Z)
+        is_feasible = X is not None
+        if X is None:
+            X = into_cone(state.X, self.interior)
+            is_feasible = shortfall(X) == 0.0
+        value, bound = self.unit * self.value(X), self.unit * self.bound(S)
+        upper = value if is_feasible else np.inf
         return CorrelationCertificate(
             dual=self.unit * S, objective=value, dual_bound=bound, upper=upper, size=self.unit, X=X
         )
 
     def _scaled(self, Z: np.ndarray) -> np.ndarray | None:
-        """``D^-1/2 Z D^-1/2``; None if it misses the bounds or the smallest eigenvalue."""
+        """Z with the prescribed diagonal by scaling; None if it misses the bounds or is not semidefinite."""
         d = np.diag(Z)
         if not d.min() > 0:
             return None
-        X = Z / np.sqrt(np.multiply.outer(d, d))
-        X = (1.0 - 8.0 * EPS * len(X)) * X  # towards I, by the largest rounding of an eigenvalue
-        np.fill_diagonal(X, 1.0)
+        d = np.sqrt(np.diag(self.lower) / d)
+        X = (
+            (1.0 - 8.0 * EPS * len(Z)) * Z * np.multiply.outer(d, d)
+        )  # towards I, by the largest rounding of an eigenvalue
+        np.fill_diagonal(X, np.diag(self.lower))
         is_inside = not np.maximum(X - self.upper, self.lower - X).max() > 0.0
-        return X if is_inside and shortfall(X, self.min_eig) == 0.0 else None
-
-    def _moved(self, X: np.ndarray) -> np.ndarray | None:
-        """A matrix within the bounds, moved towards the identity until no eigenvalue is too small; None if the bounds exclude I."""
-        missing = shortfall(X, self.min_eig)
-        if missing == 0.0:
-            return X
-        if not self.has_identity:
-            return None
-        X = (1.0 - missing / (missing + 1.0 - self.min_eig)) * X
-        np.fill_diagonal(X, 1.0)
-        return X if shortfall(X, self.min_eig) == 0.0 else None
+        return X if is_inside and shortfall(X) == 0.0 else None
 
     # ------------------------------------------------------------------ proofs of infeasibility
     def dual_size(self, state: _SplitState) -> float:
@@ -109,7 +102,7 @@ class WeightedProblem(Problem):
         return float(np.linalg.norm(state.N))
 
     def contradiction(self, state: _SplitState) -> Proof | None:
-        """A matrix ``S >= 0`` with ``<S, X - min_eig I> < 0`` for every X within the bounds, of few variables if possible."""
+        """A matrix ``S >= 0`` with ``<S, X> < 0`` for every X within the bounds, of few variables if possible."""
         top = float(np.abs(state.N).max())
         if not 0.0 < top < np.inf or not self._is_proof(_semidefinite(state.N / top)):
             return None
@@ -139,9 +132,8 @@ class WeightedProblem(Problem):
         return None
 
     def _is_proof(self, S: np.ndarray, least: float = 1e-9) -> bool:
-        """Whether ``<S, X - min_eig I>`` is negative for every X within the bounds, clearly beyond rounding."""
-        largest = float(np.maximum(S * self.lower, S * self.upper).sum()) - self.min_eig * float(np.trace(S))
-        return largest < -least * float(np.abs(S).sum())
+        """Whether ``<S, X>`` is negative for every X within the bounds, clearly beyond rounding."""
+        return float(np.maximum(S * self.lower, S * self.upper).sum()) < -least * float(np.abs(S).sum())
 
 
 def _semidefinite(S: np.ndarray) -> np.ndarray:
@@ -194,8 +186,9 @@ def pose_weighted(
         raise ValueError(f"fixed has {where}, but its weight in weights is 0: it is unknown.")
     for side in (lower, upper):
         side[rows, columns] = side[columns, rows] = value
+        np.fill_diagonal(side, 1.0 - min_eig)
     unit = float(h.max()) ** 2 or 1.0
-    return matrix, WeightedProblem(A, h**2 / unit, lower, upper, unit, float(min_eig))
+    return matrix, WeightedProblem(A, h**2 / unit, lower, upper, unit)
 
 
 def _read_bounds(bounds: Any, n: int, labels: Labels) -> tuple[np.ndarray, np.ndarray]:
@@ -226,7 +219,7 @@ def _read_bounds(bounds: Any, n: int, labels: Labels) -> tuple[np.ndarray, np.nd
 # ---------------------------------------------------------------------- the solver
 @dataclass(frozen=True, eq=False)
 class _SplitState(State):
-    """The point V = Z - N with Z >= min_eig I and ``S = penalty N >= 0``, and the matrix X within the bounds."""
+    """The point V = Z - N with Z >= 0 and ``S = penalty N >= 0``, and the matrix X within the bounds."""
 
     V: np.ndarray
     Z: np.ndarray
@@ -236,7 +229,7 @@ class _SplitState(State):
     objective: float
     signal: float
     step: int = 0
-    margin: float = 0.0  # added to min_eig, so that X reaches it after finitely many steps
+    margin: float = 0.0  # least eigenvalue of Z, so that X reaches the cone after finitely many steps
     before: tuple[np.ndarray, np.ndarray] | None = None  # R = X - Z and V + R of the last point
     memory: Memory = ()  # their last changes
     stalled: bool = False
@@ -262,7 +255,7 @@ class SplitBox:
     def init(self, problem: WeightedProblem, tol: float, start: Any) -> _SplitState:
         """Start at C, with five times the mean squared weight as penalty."""
         V = np.clip(problem.C, problem.lower, problem.upper)
-        margin = 0.0 if problem.has_identity else 1e-3  # without the identity, X cannot be moved into the cone
+        margin = 0.0 if problem.interior is not None else 1e-3  # then X cannot be moved into the cone
         return _at(problem, V, max(5.0 * float(problem.h2.mean()), 1e-3), margin)
 
     def step(self, problem: WeightedProblem, state: _SplitState) -> _SplitState:
@@ -290,17 +283,15 @@ class SplitBox:
 
 def _at(problem: WeightedProblem, V: np.ndarray, penalty: float, margin: float) -> _SplitState:
     """The state at V."""
-    low = problem.min_eig + margin
     t, U = eigh(V)
-    below, above = t < low, t > low
+    below, above = t < margin, t > margin
     if 2 * int(below.sum()) < len(t):
-        B = U[:, below] * np.sqrt(low - t[below])
+        B = U[:, below] * np.sqrt(margin - t[below])
         N = B @ B.T
         Z = V + N
     else:
-        B = U[:, above] * np.sqrt(t[above] - low)
-        Z = B @ B.T
-        Z[np.diag_indices(len(V))] += low
+        B = U[:, above] * np.sqrt(t[above] - margin)
+        Z = add_diagonal(B @ B.T, margin)
         N = Z - V
     # the minimiser of the objective plus penalty |X - Z - N|^2 / 2 within the bounds
     X = (problem.h2 * problem.C + penalty * (Z + N)) / (problem.h2 + penalty)

@@ -8,9 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.base.html import number
-from bregmat.engine.result import Result
+from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import ExitReason, Status
-from bregmat.engine.wording import Kind
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

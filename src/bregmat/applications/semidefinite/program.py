@@ -16,8 +16,8 @@ from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.engine.loop import RunLog, returns_result, solve
+from bregmat.engine.result import Kind
 from bregmat.engine.status import ExitReason, Record, Status
-from bregmat.engine.wording import Kind
 from bregmat.operators.binding import bind
 from bregmat.typing import Table, Values
 

@@ -12,9 +12,8 @@ from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
 from bregmat.engine.loop import RunLog, compose, repeat, returns_result
 from bregmat.engine.problem import Certificate
-from bregmat.engine.result import Result
+from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import ExitReason, Record, Status
-from bregmat.engine.wording import Kind
 from bregmat.solvers.definite_boost import approximate_step, log_step_bound
 from bregmat.typing import Labels, Points, Values
 

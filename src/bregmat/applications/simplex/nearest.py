@@ -17,9 +17,8 @@ from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import SOLVERS, VectorCyclic
 from bregmat.base.checks import as_choice, check_limits, check_positive
 from bregmat.engine.loop import RunLog, compose, returns_result, solve
-from bregmat.engine.result import Result
+from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import Record
-from bregmat.engine.wording import Kind
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.typing import Points, Senses, Values, VectorSolverName
 

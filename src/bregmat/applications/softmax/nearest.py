@@ -16,8 +16,8 @@ from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span, span_of_vectors
 from bregmat.engine.loop import RunLog, compose, returns_result, solve
+from bregmat.engine.result import Kind
 from bregmat.engine.status import ExitReason, Record, Status
-from bregmat.engine.wording import Kind
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.typing import DivergenceName

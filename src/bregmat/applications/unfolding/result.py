@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.constraints.constraints import Constraints
-from bregmat.engine.result import Result
-from bregmat.engine.wording import Kind
+from bregmat.engine.result import Kind, Result
 
 RTOL = 1e-3  # relative accuracy of squared distances, by default
 
