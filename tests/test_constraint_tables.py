@@ -348,7 +348,7 @@ def test_named_triplets():
         ({"a": [0, 1], "b": [1, None]}, "row 1: 'sq_distance' needs a sample in column 'b', which is empty"),
         ({"a": [0, 1], "b": [1, 1]}, "row 1"),
         (
-            {"a": [0], "b": [1], "distance": [1.5]},
+            {"a": [5], "b": [7], "distance": [1.5]},
             "do not say what the numbers in 'distance' are: .*; distances are written",
         ),
         ({"a": [0], "b": [1], "bound": [1.0]}, "column 'bound' needs a column 'relation'"),
