@@ -378,9 +378,9 @@ def test_files_of_pairs(tmp_path):
 
 
 def test_decimal_commas_where_cells_are_told_apart_otherwise(tmp_path):
-    (tmp_path / "far.csv").write_text("a;b;distance;weight\n0;1;1,5;2\n2;3;0.5;0,25\n")
-    expected = Constraints.sq_distance([0, 2], [1, 3], [2.25, 0.25], "==", weight=[2.0, 0.25])
-    same(read_constraints(tmp_path / "far.csv"), expected)
+    (tmp_path / "near.csv").write_text("a;b;similarity;weight\n0;1;1,5;2\n2;3;0.5;0,25\n")
+    rows = read_constraints(tmp_path / "near.csv", X=POINTS)
+    assert rows.sense.tolist() == [1, -1] and rows.weight.tolist() == [2.0, 0.25]
 
 
 def test_bounds_from_points():
