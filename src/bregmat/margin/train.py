@@ -48,8 +48,8 @@ class ActiveSet:
     a hinge and Newton's method the weights of a squared hinge, in n d^2 operations a step (Fine and Scheinberg 2001).
     Up to 900 samples the whole kernel is computed, in float64; otherwise the working set grows by the samples that violate their
     conditions most. Sequential minimal optimisation (Fan, Chen, Lin 2005, "WSS 2") is followed by an active set in float64 on the samples
-    near the margin, unless Newton's method on the whole kernel has given exact weights. This last stage costs |F|^3 / 3 for |F| weights strictly between their bounds,
-    and several times 8 |F|^2 bytes. Two buffers of up to 300 MB each are kept for the next run.
+    near the margin, unless Newton's method on the whole kernel has given exact weights. The active set costs |F|^3 / 3 for |F| weights
+    strictly between their bounds, and several times 8 |F|^2 bytes. Two buffers of up to 300 MB each are kept for the next run.
     """
 
     violation_tol: float | None = None
