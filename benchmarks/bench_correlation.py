@@ -161,6 +161,7 @@ def fixed_entries(sizes: list[int]) -> None:
 def factors(sizes: list[int], k: int = 5) -> None:
     """As many factors as the model of ``noisy`` has, and the share of the objective that the bound proves."""
     rows = []
+    factor_correlation(noisy(10), 1)  # the first call loads scipy.optimize
     for n in sizes:
         C = noisy(n)
         run = harness.timed(lambda C=C: factor_correlation(C, k))

@@ -40,7 +40,7 @@ class CorrelationInput:
             d = np.sqrt(np.diag(self.C))
             by = np.where(d > 0, d, np.inf)  # correlations of constant variables are unknown, and 0 here
             self.C, self.deviations = np.where(self.eye, 1, self.C / np.multiply.outer(by, by)), d.astype(float)
-        self.original, self.low = self.C, self.real(arguments.get("min_eig", 0.0))
+        self.low = self.real(arguments.get("min_eig", 0.0))
 
     def check_asked(self, report: Verification, **asked: Any) -> None:
         """Compare attributes of the result that repeat arguments: ``asked``, by name, and those that all results have."""
@@ -60,7 +60,7 @@ class CorrelationInput:
         if not np.isfinite(self.result.X).all() or (X != X.T).any():
             report.problem("X is not a finite symmetric matrix", Status.UNKNOWN)
             return False
-        residual = float(np.sqrt((np.where(known, X - self.original, 0) ** 2).sum()))
+        residual = float(np.sqrt((np.where(known, X - self.C, 0) ** 2).sum()))
         report.compare("residual", residual, HALF_DIGITS * max(1.0, float(np.abs(X).sum()), residual))
         values = eigenvalues(X)
         report.figures["smallest eigenvalue"] = (self.result.smallest_eigenvalue, float(values[0]))
