@@ -103,7 +103,7 @@ def read_table(path: Path, options: ColumnOptions, *others: str, may_lack_number
     except NoNumbersError:
         if not may_lack_numbers:
             raise
-        points = read_points(path, **reading_arguments(options, *others, has_features=False))
+        points = read_points(path, **_reading_arguments(options, *others, has_features=False))
         return PointTable(points, options, {}, has_numbers=False)
 
 
@@ -115,7 +115,7 @@ def _read_features(path: Path, options: ColumnOptions, others: Sequence[str]) ->
             f"column {both[0]!r} cannot be a feature (--columns) and something else (--labels, --sample-id, --drop, --categorical)"
         )
     with advice_on_cells(columns):
-        points = read_points(path, **reading_arguments(options, *others))
+        points = read_points(path, **_reading_arguments(options, *others))
     for name in () if columns else points.columns:
         if name not in known and (cell := _with_thousands(points.columns[name])) is not None:
             raise ValueError(
@@ -125,15 +125,14 @@ def _read_features(path: Path, options: ColumnOptions, others: Sequence[str]) ->
     return _without_constants_and_codes(points, options)
 
 
-def reading_arguments(options: ColumnOptions, *others: str, has_features: bool = True) -> dict[str, Any]:
-    """Arguments of :func:`bregmat.io.read_points` other than the file and defaults; the columns `others` are no features."""
-    given: dict[str, Any] = {
-        "exclude": [*dict.fromkeys((*_no_features(options), *others))] or None,
+def _reading_arguments(options: ColumnOptions, *others: str, has_features: bool = True) -> dict[str, Any]:
+    """Arguments of :func:`bregmat.io.read_points` other than the file; the columns `others` are no features."""
+    return {
+        "exclude": [*dict.fromkeys((*_no_features(options), *others))],
         "features": (list(names_in(options.columns)) or None) if has_features else [],
-        "missing": None if options.missing == "error" else options.missing,
+        "missing": options.missing,
         "encoding": options.encoding,
     }
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _are_texts(values: Any) -> bool:
