@@ -381,11 +381,10 @@ def test_a_column_without_a_name_names_the_rows(suffix, bregmat, data, tmp_path)
 
 def test_distances_of_pairs(bregmat, data, tmp_path):
     write_points(tmp_path / "points.npy", data[0], names=list("abcd"))
-    write(tmp_path, "far.csv", "i,j,distance", "0,1,2", "2,3,0.5")
+    write(tmp_path, "far.csv", "relation,i,j,bound,sense", "sq_distance,0,1,4,==", "sq_distance,2,3,0.25,==")
     done = bregmat("learn", "points.npy", "--constraints", "far.csv", "--out", "m", "--slack-weight", "inf")
     assert done.exit_code == 0, done.output
     assert np.allclose(load("m").pair_distance(data[0][[[0, 1], [2, 3]]]), [2.0, 0.5], rtol=1e-3)
-    assert load("m").prior_ == "identity"  # distances have units
 
 
 def test_names_that_no_point_has_are_told_with_what_is_like_them(bregmat, points, tmp_path):

@@ -335,16 +335,6 @@ def test_named_triplets():
     same(Constraints.from_frame(table, X=POINTS, sample_id=names), expected)
 
 
-def test_distances_and_bounds_without_a_relation():
-    squares = Constraints.sq_distance(LINKED["a"], LINKED["b"], [4.0, 9.0, 0.25], "==")
-    same(Constraints.from_frame(LINKED.assign(distance=[2.0, 3.0, 0.5])), squares)
-    same(Constraints.from_frame(LINKED.assign(sq_distance=[4.0, 9.0, 0.25])), squares)
-    near = LINKED.assign(Distance=[2.0, 3.0, 0.5], sense=["<=", ">=", "=="])
-    assert Constraints.from_frame(near).sense.tolist() == [1, -1, 0]
-    bounded = LINKED.assign(bound=[4.0, 9.0, 0.25], sense="==", weight=1)
-    same(Constraints.from_frame(bounded), squares)
-
-
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -357,13 +347,11 @@ def test_distances_and_bounds_without_a_relation():
         ({"u": [3, 2], "v": [5, 3], "w": [1, 0]}, "column 'w' holds 0 and 1 only: call it link if"),
         ({"a": [0, 1], "b": [1, None]}, "row 1: 'sq_distance' needs a sample in column 'b', which is empty"),
         ({"a": [0, 1], "b": [1, 1]}, "row 1"),
-        ({"a": [0], "b": [1], "distance": ["far"]}, "row 0: distance 'far' is no distance"),
-        ({"a": [0], "b": [1], "distance": [-1.0]}, "row 0: distance '-1' is no distance"),
         (
-            {"a": [0], "b": [1], "distance": [1.0], "sq_distance": [1.0]},
-            "'distance' and 'sq_distance' have the same meaning",
+            {"a": [5], "b": [7], "distance": [1.5]},
+            "do not say what the numbers in 'distance' are: .*; distances are written",
         ),
-        ({"a": [0], "b": [1], "bound": [1.0]}, "no column 'sense'; a bound needs its sense"),
+        ({"a": [0], "b": [1], "bound": [1.0]}, "column 'bound' needs a column 'relation'"),
         (
             {"a": [0]},
             "columns 'a' make no table of pairs or triplets, and there is no column 'relation'; pairs have two",
@@ -390,9 +378,9 @@ def test_files_of_pairs(tmp_path):
 
 
 def test_decimal_commas_where_cells_are_told_apart_otherwise(tmp_path):
-    (tmp_path / "far.csv").write_text("a;b;distance;weight\n0;1;1,5;2\n2;3;0.5;0,25\n")
-    expected = Constraints.sq_distance([0, 2], [1, 3], [2.25, 0.25], "==", weight=[2.0, 0.25])
-    same(read_constraints(tmp_path / "far.csv"), expected)
+    (tmp_path / "near.csv").write_text("a;b;similarity;weight\n0;1;1,5;2\n2;3;0.5;0,25\n")
+    rows = read_constraints(tmp_path / "near.csv", X=POINTS)
+    assert rows.sense.tolist() == [1, -1] and rows.weight.tolist() == [2.0, 0.25]
 
 
 def test_bounds_from_points():

@@ -116,18 +116,6 @@ def test_dual_objective_is_libsvms_or_better(name, C, kernel):
     # LIBSVM's float32 kernel leaves its dual a little short, and can leave sum(z) off zero: then it is not a lower bound
     assert dual >= theirs - 1e-8 * abs(theirs)
     assert dual - theirs <= 1e-6 * theirs
-    # what is proven of a sample holds for the rival's machine, which is near the optimum
-    sure, held = result.certified, result.alpha > 0
-    free = (np.abs(z) > 1e-3 * C) & (np.abs(z) < 0.999 * C)
-    assert not (sure & ~result.certified_support & free).any()
-    assert (held[result.certified_support]).all() and not (result.certified_support & ~sure).any()
-    # Every sample away from the margin is proven; those on it cannot be, nor those that rounding of sums may take there: by u for
-    # each term and feature the objective is known to u (alpha'l)^2, l_i = sqrt(K_ii), and values and
-    # intercept to l_i times the root of twice that.
-    lengths, u = np.sqrt(K.diagonal()), 2.2e-16 * (result.n_support + 4 * X.shape[1])
-    away = 1e-3 + 4 * np.sqrt(2 * u) * (result.alpha @ lengths) * lengths
-    on_margin = np.abs(y * (K @ (y * result.alpha) + result.intercept) - 1) < away
-    assert result.certified[~on_margin].all()
 
 
 def test_the_same_machine_from_a_general_program_solver():
@@ -206,7 +194,7 @@ def test_weights_are_prices_and_zero_is_absence(rng, intercept):
     np.testing.assert_array_equal(problem.upper, 2 * weight)
     dual = check_optimal(gaussian(X, 0.5), problem, result)
     held = weight > 0
-    assert (result.alpha[~held] == 0).all() and result.certified[~held].all()
+    assert (result.alpha[~held] == 0).all()
     fewer = MarginProblem.build(
         kernel_source(X[held], gamma=0.5), y[held], C=2.0, sample_weight=weight[held], intercept=intercept
     )

@@ -181,20 +181,6 @@ def test_squared_hinge_is_a_ridge(cancer):
     assert np.abs(infinite.decision_function(X) - plain.decision_function(X)).max() < AGREE
 
 
-@pytest.mark.parametrize("C", [1.0, np.inf])
-@pytest.mark.parametrize("intercept", [True, False])
-def test_what_is_certified_is_true(cancer, C, intercept):
-    """What a loose gap proves of an example holds for the exact machine."""
-    X, y = cancer
-    settings = {"gamma": 0.1, "C": C, "fit_intercept": intercept}
-    alpha = MarginSVC(**settings, **EXACT).fit(X, y).result_.alpha
-    loose = MarginSVC(**settings, solver="multiplicative", tol=1e-4, max_iter=50_000).fit(X, y)
-    assert 1e-6 < loose.gap_ <= 1e-4 and loose.n_certified_[0] == (loose.certified_ != 0).sum()
-    proven, outside = loose.certified_ == 1, loose.certified_ == -1
-    assert outside.any() and not (alpha[outside] > 0).any() and (alpha[proven] > 0).all()
-    assert proven.any() == (C == 1.0)  # all support vectors of a hard margin lie exactly on it, which no gap proves
-
-
 @pytest.mark.parametrize(("squared", "loss", "share"), [(False, "hinge", 1.0), (True, "squared_hinge", 0.5)])
 def test_without_intercept_agrees_with_linear_svc(cancer, squared, loss, share):
     X, y = cancer

@@ -239,10 +239,6 @@ def that_fit(result):
         yield {"values": 9.0 * result.values + 1.0, "violation": np.zeros_like(result.violation)}
     if hasattr(result, "residual"):
         yield {"residual": 2 * result.residual + 1, "objective": (2 * result.residual + 1) ** 2 / 2}
-    if hasattr(result, "certified"):
-        every = np.ones_like(result.certified)
-        yield {"certified": every, "certified_support": every}
-        yield {"certified": every, "certified_support": ~every}
 
 
 def test_no_changed_fields_that_fit_each_other_are_confirmed(results):

@@ -64,34 +64,6 @@ class ArraySpace:
         return f"{library} array on {self.device}"
 
 
-class DeviceMatrix:
-    """A matrix (n, m) of another library whose products are fetched to the host."""
-
-    def __init__(self, space: ArraySpace, A: Any) -> None:
-        self.space, self.A = space, A
-
-    def __len__(self) -> int:
-        return self.A.shape[0]
-
-    def __getitem__(self, rows: np.ndarray) -> DeviceMatrix:
-        return DeviceMatrix(self.space, self.space.xp.take(self.A, self.space.put(rows, np.int64), axis=0))
-
-    @property
-    def T(self) -> DeviceMatrix:
-        """Transposed."""
-        return DeviceMatrix(self.space, self.A.T)
-
-    def __matmul__(self, B: np.ndarray) -> np.ndarray:
-        return self.space.fetch(self.A @ self.space.put_like(self.A, B))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self.space.fetch(self.A), dtype=dtype)
-
-    def diagonal(self) -> np.ndarray:
-        """Its diagonal, in NumPy."""
-        return self.space.fetch(self.space.xp.linalg.diagonal(self.A))
-
-
 def is_foreign(x: Any) -> bool:
     """Whether x is an array of a library other than NumPy that follows the array API; Dask and sparse arrays and frames are not."""
     kind = type(x)

@@ -341,8 +341,8 @@ def from_frame(
     frame : DataFrame of pandas or polars, or mapping of str to array-like, shape (c,)
         Columns ``relation``, ``i``, ``j``, ``k``, ``l`` as far as the relations have them, ``bound``, ``sense`` and
         optionally ``weight`` (default 1). Without ``relation``: two columns of points, which belong together unless a column
-        ``link`` says otherwise (must or cannot, same or different, 1 or -1), or with their ``distance``, or with a score,
-        ``similarity`` or ``dissimilarity``; or three, ``anchor``, ``near`` and ``far``. Three columns of words are triplets
+        ``link`` says otherwise (must or cannot, same or different, 1 or -1), or with a score, ``similarity`` or
+        ``dissimilarity``; or three, ``anchor``, ``near`` and ``far``. Three columns of words are triplets
         whatever their names are. Samples are row numbers where they are numbers, else names.
     scores : {None, "similarity", "distance"}
         The last column holds scores of pairs, such as ratings from 1 to 7: "similarity" if a higher score means nearer, "distance" if

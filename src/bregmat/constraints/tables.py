@@ -75,7 +75,7 @@ class TableRows:
     @property
     def is_open(self) -> bool:
         """Whether the bounds follow from the points, by :meth:`Constraints.with_bounds_from`."""
-        return self.tuples is not None and self.tuples.is_open
+        return self.tuples is not None
 
     def bounded(self, rows: Any, table: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
         """The ``Constraints`` of these rows, with bounds from the points if the table has none.

@@ -1,12 +1,11 @@
 """Tables of pairs and triplets, converted to the columns of a table of constraints (:mod:`bregmat.constraints.tables`).
 
     a,b,link           must or cannot, same or different, 1 or -1; without this column all pairs belong together
-    a,b,distance       the distance of the two; sq_distance: squared
     a,b,similarity     a score of the two, without units: the higher, the nearer; dissimilarity: the higher, the farther
     anchor,near,far    the first is nearer to the second than to the third
 
-Two or three columns, of any name, hold the points. Three columns of numbers need names that say what they hold. If the table has no
-bounds, they follow from the points.
+Two or three columns, of any name, hold the points. Three columns of numbers need names that say what they hold. The bounds
+follow from the points; rows with bounds of their own are in a table with the column relation.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ SIMILAR = "must mustlink ml same similar together match matching positive yes y 
 DISSIMILAR = "cannot cannotlink cl different dissimilar distinct apart mismatch nonmatch negative no n false f"
 # names of a column that says whether two points belong together
 LINKS = "link links linktype kind type relationship same issame sameclass similar issimilar together match ismatch mustlink y label"
-DISTANCES = {"distance": False, "dist": False, "sqdistance": True, "squareddistance": True, "sqdist": True}
 SCORES = {"similarity": True, "dissimilarity": False}  # whether a higher score means nearer
 ROLES = (
     "anchor a query reference head i",
@@ -32,8 +30,8 @@ ROLES = (
     "far farther further negative neg loser n l k",
 )
 SHAPES = (
-    "pairs have two columns of points and, where not all belong together, one called link (must, cannot), distance, similarity or "
-    "dissimilarity; triplets have three: anchor, near, far"
+    "pairs have two columns of points and, where not all belong together, one called link (must, cannot), similarity or dissimilarity; "
+    "triplets have three: anchor, near, far; distances are written with the columns relation, bound and sense"
 )
 
 
@@ -43,7 +41,6 @@ class TupleTable:
 
     columns: dict[str, Any]  # of words (c,): relation, i, j, k, l, bound, sense and, where it was given, weight
     called: dict[str, str]  # names of the columns of samples in the table
-    is_open: bool  # whether the bounds follow from the points; those in ``columns`` have no meaning then
     said: str  # a sentence that says how the table was read
     is_graded: bool = False  # whether the bounds in ``columns`` are shares of the way from near (0) to far (1)
     rows: np.ndarray | None = None  # row numbers in the table, if rows were left out
@@ -75,22 +72,24 @@ def read_tuples(
     plain = {name: _plain(name) for name in words}
     weight = _one(plain, ("weight",), header)
     link = _one(plain, LINKS.split(), header)
-    distance = _one(plain, tuple(DISTANCES), header)
     score = _one(plain, tuple(SCORES), header)
-    bounds = [name for name in ("bound", "sense") if name in words]
+    if bounds := [name for name in ("bound", "sense") if name in words]:
+        raise ValueError(f"{header}: column {bounds[0]!r} needs a column 'relation', such as sq_distance in every row")
     if scores is not None:
-        score = next((name for name in reversed(list(words)) if name not in (weight, *bounds)), None)
-        link = distance = None
-    points = [name for name in words if name not in (weight, link, distance, score, *bounds)]
+        score, link = next((name for name in reversed(list(words)) if name != weight), None), None
+    points = [name for name in words if name not in (weight, link, score)]
     if link == "y" and "x" in points:  # x and y, and perhaps z, are columns of points
         points, link = [name for name in words if name in (*points, link)], None
-    if score is not None and (link or distance or bounds or len(points) != 2):
+    if score is not None and (link or len(points) != 2):
         raise ValueError(f"{header}: a table of scores has two columns of points and the scores, here in {score!r}")
-    if link is None and distance is None and not bounds and len(points) == 3:
+    if link is None and len(points) == 3:
         link = _link_among(words, points, header)
         points = [name for name in points if name != link]
-    if len(points) not in (2, 3) or (len(points) == 3 and (link or distance or bounds)):
-        raise _not_tuples(points, bounds, header)
+    if len(points) not in (2, 3) or (len(points) == 3 and link):
+        more = f"{'unknown ' * (len(points) > 3)}columns {listed(map(repr, points), 6)}" if points else "no columns"
+        raise ValueError(
+            f"{header}: {more} make no table of pairs or triplets, and there is no column 'relation'; {SHAPES}"
+        )
     if numbers := [name for name in points if is_number_word(name)]:
         raise ValueError(f"{header}: {numbers[0]!r} is no name of a column; the first line must hold names. {SHAPES}")
     if len(points) == 3:
@@ -98,10 +97,6 @@ def read_tuples(
     elif score is not None:
         is_similarity = SCORES[_plain(score)] if scores is None else scores == "similarity"
         table = _graded(words, raw, points, score, is_similarity, place)
-    elif distance is not None:
-        table = _distances(words, raw, points, distance, place)
-    elif bounds:
-        table = _bounded(words, raw, points, header)
     else:
         table = _pairs(words, raw, points, link, place)
     if weight is not None:
@@ -111,7 +106,7 @@ def read_tuples(
 
 def holds_numbers(name: str) -> bool:
     """Whether a column of that name holds numbers in every table."""
-    return _plain(name) in ("bound", "weight", *DISTANCES, *SCORES)
+    return _plain(name) in ("bound", "weight", *SCORES)
 
 
 def _plain(word: str) -> str:
@@ -148,8 +143,8 @@ def _link_among(words: Mapping[str, np.ndarray], points: Sequence[str], header: 
         raise ValueError(
             f"{header}: columns {listed(map(repr, points))} do not say what the numbers in {numeric[-1]!r} are: call the three anchor, "
             "near, far if they are triplets of points; call the third one similarity or dissimilarity if it holds scores of pairs (in "
-            "Python also scores='similarity' or 'distance'), distance if it holds distances in the units of the points, and link if "
-            "it holds 1 and -1"
+            "Python also scores='similarity' or 'distance'), and link if it holds 1 and -1; distances "
+            "are written with the columns relation, bound and sense"
         )
     return None
 
@@ -195,9 +190,7 @@ def _pairs(
         together = np.array(verdicts, dtype=bool)
         said = f"pairs of {a} and {b}; by {link} {together.sum():,} belong together and {(~together).sum():,} do not"
     columns = _columns("sq_distance", raw, points, np.where(together, "<=", ">="))
-    return TupleTable(
-        columns, {"i": a, "j": b}, True, f"{said}; bounds are percentiles of the points' squared distances"
-    )
+    return TupleTable(columns, {"i": a, "j": b}, f"{said}; bounds are percentiles of the points' squared distances")
 
 
 def _triplets(
@@ -216,7 +209,7 @@ def _triplets(
     if is_check.any():
         said += f"; {is_check.sum():,} of {len(a):,} rows name a point twice, as attention checks do, and are left out"
     called = {"i": anchor, "j": near, "k": anchor, "l": far}
-    return TupleTable(columns, called, True, said, rows=rows if is_check.any() else None)
+    return TupleTable(columns, called, said, rows=rows if is_check.any() else None)
 
 
 def _graded(
@@ -245,51 +238,10 @@ def _graded(
         f"pairs of {points[0]} and {points[1]} with scores in {score}, {low:g} to {high:g} (the higher, the "
         f"{'nearer' if is_similarity else 'farther'}); bounds are spread between percentiles of the points' distances"
     )
-    return TupleTable(columns, {"i": points[0], "j": points[1]}, True, said, is_graded=True)
-
-
-def _distances(
-    words: Mapping[str, np.ndarray],
-    raw: Mapping[str, Any],
-    points: Sequence[str],
-    distance: str,
-    place: Callable[[int], str],
-) -> TupleTable:
-    bad = np.flatnonzero([not is_number_word(word) or not 0 <= float(word) < np.inf for word in words[distance]])
-    if len(bad):
-        cell = str(words[distance][bad[0]])
-        raise ValueError(f"{place(int(bad[0]))}: {distance} {cell!r} is no distance, which is a number of at least 0")
-    is_squared = DISTANCES[_plain(distance)]
-    values = words[distance].astype(float)
-    values = values if is_squared else values * values
-    sense = words.get("sense", np.full(len(values), "=="))
-    columns = _columns("sq_distance", raw, points, sense) | {"bound": values}
-    unit = "squared ones" if is_squared else "not squared"
-    said = f"pairs of {points[0]} and {points[1]}, whose distances are in {distance} ({unit})"
-    return TupleTable(columns, {"i": points[0], "j": points[1]}, False, said)
-
-
-def _bounded(words: Mapping[str, np.ndarray], raw: Mapping[str, Any], points: Sequence[str], header: str) -> TupleTable:
-    for name in ("bound", "sense"):
-        if name not in words:
-            raise ValueError(
-                f"{header}: no column {name!r}; a bound needs its sense (<=, >= or ==), and the other way round"
-            )
-    columns = _columns("sq_distance", raw, points, words["sense"]) | {"bound": words["bound"]}
-    said = f"pairs of {points[0]} and {points[1]} with bounds of their squared distances"
-    return TupleTable(columns, {"i": points[0], "j": points[1]}, False, said)
+    return TupleTable(columns, {"i": points[0], "j": points[1]}, said, is_graded=True)
 
 
 def _columns(relation: str, raw: Mapping[str, Any], points: Sequence[str], sense: np.ndarray) -> dict[str, Any]:
     samples = {name: raw[column] for name, column in zip("ijkl", points)}
     n = len(sense)
     return {"relation": np.full(n, relation), **samples, "bound": np.zeros(n), "sense": sense}
-
-
-def _not_tuples(points: Sequence[str], bounds: Sequence[str], header: str) -> ValueError:
-    if bounds and len(points) == 1:
-        return ValueError(f"{header}: no column of points beside {points[0]!r}; {SHAPES}")
-    more = f"{'unknown ' * (len(points) > 3)}columns {listed(map(repr, points), 6)}" if points else "no columns"
-    return ValueError(
-        f"{header}: {more} make no table of pairs or triplets, and there is no column 'relation'; {SHAPES}"
-    )

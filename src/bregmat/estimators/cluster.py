@@ -17,7 +17,6 @@ from sklearn.utils import check_random_state as random_state_of
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from bregmat.base.arrays import ArraySpace, DeviceMatrix
 from bregmat.base.checks import as_column, check_integer, check_positive, check_random_state, to_numpy
 from bregmat.base.linalg import dense, sq_norms
 from bregmat.base.points import copied_to_host
@@ -113,8 +112,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
-            Points; kernel values (n, n) with "precomputed". For a tensor on a GPU, products with the kernel are computed there. With
-            features, scikit-learn iterates on the host.
+            Points; kernel values (n, n) with "precomputed". A tensor on a GPU is copied to the host.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             Nonnegative, dimensionless; not all 0.
@@ -133,8 +131,8 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         """
         with self._fitting():
             self._check_parameters()
-            X, space = copied_to_host("X", X)
-            n_found = self._fit(X, sample_weight, self._kernel_function().given(X), space)
+            X, _ = copied_to_host("X", X)
+            n_found = self._fit(X, sample_weight, self._kernel_function().given(X))
         if n_found < self.n_clusters:
             warnings.warn(
                 f"Number of distinct clusters ({n_found}) found smaller than n_clusters ({self.n_clusters}). Possibly due "
@@ -144,7 +142,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
             )
         return self
 
-    def _fit(self, X: Any, sample_weight: Any, base: KernelFunction, space: ArraySpace | None) -> int:
+    def _fit(self, X: Any, sample_weight: Any, base: KernelFunction) -> int:
         """Set the fitted attributes. Returns the number of different clusters."""
         X = validated(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C")
         n = X.shape[0]
@@ -174,7 +172,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         else:
             K = np.asarray(X if base.is_precomputed else base(X), dtype=np.float64)
             check_entries(K, replace(base, rounding=SINGLE) if X.dtype == np.float32 else base)
-            n_found = self._fit_kernel(K if space is None else DeviceMatrix(space, space.put(K)), weights, rng)
+            n_found = self._fit_kernel(K, weights, rng)
             if not base.is_precomputed:
                 self._fit_points = X
         self._fit_base = base  # predict uses the kernel of the fit, even if parameters are changed later
@@ -205,11 +203,9 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         self.cluster_centers_: np.ndarray = best.cluster_centers_
         return len(np.unique(best.labels_))
 
-    def _fit_kernel(self, K: np.ndarray | DeviceMatrix, weights: np.ndarray, rng: np.random.RandomState) -> int:
+    def _fit_kernel(self, K: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> int:
         """Cluster the points of a kernel matrix. Returns the number of different clusters."""
-        points = WeightedPoints(
-            weights, K.diagonal(), K @ (weights / weights.sum()), lambda rows: np.asarray(K[rows].T)
-        )
+        points = WeightedPoints(weights, K.diagonal(), K @ (weights / weights.sum()), lambda rows: K[rows].T)
         seeds = np.stack([points.seeds(self.n_clusters, rng) for _ in range(self.n_init)])
         clustering, n_empty = kernel_lloyd(K, weights, seeds, max_iter=self.max_iter, tol=float(self.tol))
         self.labels_ = clustering.labels.astype(np.int32)

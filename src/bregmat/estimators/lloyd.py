@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat.base.arrays import DeviceMatrix
 from bregmat.base.threads import cached_property, is_interrupted, take_interrupt
 
 
@@ -86,14 +85,14 @@ def _drawn(share: np.ndarray, order: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 
 def kernel_lloyd(
-    K: np.ndarray | DeviceMatrix, weights: np.ndarray, seeds: np.ndarray, *, max_iter: int, tol: float
+    K: np.ndarray, weights: np.ndarray, seeds: np.ndarray, *, max_iter: int, tol: float
 ) -> tuple[Clustering, int]:
     """The best of several starts, and the number of its empty clusters, which occur if there are too few different points.
 
     Parameters
     ----------
-    K : ndarray or DeviceMatrix, shape (n, n)
-        Symmetric kernel. Products with it are computed on its device.
+    K : ndarray, shape (n, n)
+        Symmetric kernel.
     weights : ndarray, shape (n,)
         Nonnegative weights of the points.
     seeds : ndarray of int, shape (s, k)
@@ -135,12 +134,12 @@ def kernel_lloyd(
 
 
 def _runs(
-    K: np.ndarray | DeviceMatrix, weights: np.ndarray, seeds: np.ndarray, max_iter: int, tol: float
+    K: np.ndarray, weights: np.ndarray, seeds: np.ndarray, max_iter: int, tol: float
 ) -> list[tuple[np.ndarray, list[float], int]]:
     """For each start: the labels that define its last centres, the inertia after each iteration, and the number of iterations."""
     n, (s, k) = len(K), seeds.shape
     diagonal = K.diagonal()
-    labels = np.stack([(diagonal[row] - 2.0 * np.asarray(K[row].T)).argmin(axis=1) for row in seeds])
+    labels = np.stack([(diagonal[row] - 2.0 * K[row].T).argmin(axis=1) for row in seeds])
     Z = np.zeros((n, s, k))
     for r, label in enumerate(labels):
         Z[np.arange(n), r, label] = weights

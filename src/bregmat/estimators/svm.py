@@ -104,11 +104,6 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         is the positive one. Arrays have one entry per training example of the two classes, in the order of X.
     gap_ : float
         Proven relative duality gap, the largest of all pairs.
-    certified_ : ndarray of int8, or list of them for more than two classes
-        For each training example in ``result_``: 1 if it is proven to be a support vector of every optimal machine, -1 if it is
-        proven to be a support vector of none, 0 otherwise. A gap cannot prove either for an example exactly on the margin.
-    n_certified_ : ndarray of int, shape (k (k - 1) / 2,)
-        Number of entries of ``certified_`` that are not 0.
     n_iter_ : ndarray of int32, shape (k (k - 1) / 2,)
         Iterations of the solver.
     class_weight_ : ndarray, shape (k,)
@@ -136,8 +131,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     A gap is a proof only if the kernel is positive semidefinite up to rounding. That is known of most named kernels ("poly" needs
     coef0 >= 0 and a whole degree). It is checked on all examples for functions and for other named kernels. For "precomputed"
     it is checked on all examples if there are at most 500, otherwise for each machine on up to 1000 support vectors and 300 other examples.
-    A float32 matrix may be indefinite by its rounding. ``certified_`` accounts for the rounding of float64 in kernel values and sums;
-    the gap does not. This rounding matters for data far from the origin, large C, or high powers ("poly"): standardise the features.
+    A float32 matrix may be indefinite by its rounding. The gap does not account for the rounding of float64 in kernel
+    values and sums, which matters for data far from the origin, large C, or high powers ("poly"): standardise the features.
     Values k(x, x) above 1e25 or all below 1e-25 are refused.
 
     Memory: a kernel that is a function or not known to be positive semidefinite, and kernels of sparse X, are computed in full:
@@ -357,19 +352,6 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             K = X[part][:, self.support_] if base.is_precomputed else base(X[part], self.support_vectors_)
             out[part] = pair_decisions(K, self.dual_coef_, self.n_support_) + self.intercept_
         return out
-
-    @property
-    def certified_(self) -> np.ndarray | list[np.ndarray]:
-        """What is proven about each training example; see the attributes of the class."""
-        results = self.result_ if isinstance(self.result_, list) else [self.result_]
-        roles = [np.where(one.certified, np.where(one.certified_support, 1, -1), 0).astype(np.int8) for one in results]
-        return roles if len(roles) > 1 else roles[0]
-
-    @property
-    def n_certified_(self) -> np.ndarray:
-        """Number of examples of each machine about which something is proven."""
-        roles = self.certified_
-        return np.array([np.count_nonzero(role) for role in (roles if isinstance(roles, list) else [roles])])
 
     @property
     def coef_(self) -> np.ndarray:

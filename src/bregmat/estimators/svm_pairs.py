@@ -205,8 +205,7 @@ def _in_order(
 ) -> tuple[np.ndarray, MarginProblem]:
     """Sort the samples of a result, which are the ``rows`` of a kernel, by row number; the rows and the problem in that order."""
     order = np.argsort(rows, kind="stable")  # faster on two sorted parts
-    result.alpha, result.decision, roles = result.alpha[order], result.decision[order], vars(result)["certified"]
-    vars(result)["certified"] = vars(result)["certified_support"] = lambda: [part[order] for part in roles()]
+    result.alpha, result.decision = result.alpha[order], result.decision[order]
     if result.conflict is not None:
         result.conflict = np.flatnonzero(np.isin(order, result.conflict))
     arrays = {name: getattr(problem, name)[order] for name in ("signs", "upper", "ridge")}

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import kernel_rows, vectors
-from bregmat.base.checks import SINGLE_SYMMETRY, as_numbers, asymmetry
+from bregmat.base.checks import SINGLE_SYMMETRY, as_numbers
 from bregmat.base.linalg import blocks, sq_norms
-from bregmat.base.threads import cached_property, in_parts
+from bregmat.base.threads import in_parts
 from bregmat.base.tolerances import EPS, HALF_DIGITS
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 
 FLOAT32_ROUNDOFF = 2.0**-24  # largest relative rounding of float32
-DOUBLE = 2.0**-53  # largest relative rounding of float64
 FLOPS = 20.0  # operations per nanosecond: estimates the work of a loop, which decides whether it uses several threads
 PARTS = 16  # partial sums of a large symmetric block; a fixed number, so that results do not depend on the number of threads
 CANCELS = 1e5  # mean of gamma |x - mean|^2 above which distances are computed from differences
@@ -92,10 +91,6 @@ class KernelSource(ABC):
     def fill_error(self) -> np.ndarray:
         """Proven bound of the relative error of the entries of :meth:`fill`, one number per column; shape (n,)."""
         return np.full(self.n, FLOAT32_ROUNDOFF)
-
-    def block_error(self) -> float:
-        """Proven bound of the error of the entries in float64, relative to ``sqrt(K_ii K_jj)``."""
-        return self.rounding
 
 
 class Gaussian(KernelSource):
@@ -195,14 +190,6 @@ class Gaussian(KernelSource):
         exponent = 1.01 * FLOAT32_ROUNDOFF * (2.5 * (a + b) ** 2 + d * a * b + 0.5 * summed * (a * a + b * b))
         return np.expm1(np.minimum(exponent, 50.0)) * (1 + 2e-7) + 2e-7
 
-    def block_error(self) -> float:
-        # With h the largest gamma |z|^2, the error of the exponent 2 gamma z.z' - h - h' is at most 2 h DOUBLE times the sum of
-        #   2 d + 4   a product of d terms, two squared lengths, the coefficient
-        #   4 + 6     rounding of z by the subtraction of the mean, and two subtractions
-        # exp_f64 has a relative error of 4e-16.
-        exponent = 4.0 * DOUBLE * (self.n_features + 8.0) * 1.01 * float(self.h.max())
-        return float(np.expm1(min(exponent, 50.0))) + 4e-16
-
 
 class Precomputed(KernelSource):
     """A precomputed kernel matrix. Symmetry is checked on a sample of its entries; entries are checked for NaN when they are used."""
@@ -241,14 +228,6 @@ class Precomputed(KernelSource):
     def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
         return self.K[np.ix_(rows, rows)], True
 
-    @cached_property
-    def _asymmetry(self) -> float:
-        """Largest difference of mirrored entries, relative to the smallest positive diagonal entry."""
-        return asymmetry("K", self.K, tol=np.inf) / float(self.own[self.own > 0].min(initial=np.inf))
-
-    def block_error(self) -> float:
-        return self.rounding + self._asymmetry
-
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         out = np.empty((len(rows), len(columns)), dtype)
         vectors.gather_inplace(out, self.K, rows, columns)
@@ -280,9 +259,6 @@ class Part(KernelSource):
     def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
         return self.source.exact(self.rows[rows])
 
-    def block_error(self) -> float:
-        return self.source.block_error()
-
 
 class Pairwise(KernelSource):
     """A kernel that is a function of two arrays of points. It is called block by block, and its values are checked for NaN."""
@@ -301,14 +277,8 @@ class Pairwise(KernelSource):
                 self.own = pair_values(self.block, every, every)
         return self.own
 
-    def block_error(self) -> float:
-        # Rounding of the points, of sums over d features and of a power. The values of other functions are exact by definition.
-        params = self.function.params if isinstance(self.function, KernelFunction) else {}
-        power = float(params.get("degree") or 1.0)
-        return max(self.rounding, 2.0 * DOUBLE * (self.X.shape[1] + 16.0) * max(power, 1.0))
-
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        # the last bit may be wrong, which block_error allows for
+        # the last bit may be wrong
         rough = {"last_bit": False} if isinstance(self.function, KernelFunction) else {}
         K = self._checked(np.asarray(self.function(self.X[rows], self.X[columns], **rough), dtype=float), rows)
         return np.ascontiguousarray(K, dtype=dtype)

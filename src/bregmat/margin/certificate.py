@@ -12,13 +12,12 @@ exact. For the hinge, too, the machine may be divided by its smallest margin if 
 machines, the one with the smaller gap is returned.
 
 The gap does not include a bound for the rounding of float64 (about 1e-15 of the sums). If C is so large that this rounding matters, an
-estimate of it is added. Statements about single samples do include a bound of the rounding: see :mod:`bregmat.margin.samples`.
+estimate of it is added.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -31,20 +30,18 @@ from bregmat.engine.status import Status
 from bregmat.kernels.sources import FLOAT32_ROUNDOFF
 from bregmat.margin.kernel_cache import RowCache
 from bregmat.margin.problem import MarginProblem
-from bregmat.margin.samples import CLOSED, certified_samples
 
 ROUNDING_SHARE = 1e-7  # the estimate of rounding is added to the gap if it exceeds this share of the objective
+CLOSED = 1e-10  # relative gap up to which no other machine is tried
 SUM_ERROR = 8.0 * FLOAT32_ROUNDOFF  # relative rounding of a float32 weight, of four products and of their sum
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MarginCertificate(Certificate):
-    """Objective of a machine, its dual bound, and what is proven about each sample."""
+    """Objective of a machine and its dual bound."""
 
     distance: float  # objective - dual_bound as the sum of the contributions of the samples; inf if there is no machine
     intercept: float  # to which the objective belongs
-    # what is proven about each sample, two arrays (n,) of bool: that it is, or is not, a support vector; and that it is one
-    roles: Callable[[], tuple[np.ndarray, np.ndarray]]
     decision: np.ndarray  # (n,) K x, without the intercept
     margin_bound: float = np.nan  # if the classes cannot be separated: no margin is larger than this
     is_finite: bool = True  # whether there is a machine; for a hard margin, one without errors
@@ -113,7 +110,6 @@ class Machine:
             dual_bound=dual_bound,
             distance=np.inf,
             intercept=self.intercept,
-            roles=lambda: (~self.problem.counts, np.zeros(self.problem.n, dtype=bool)),
             decision=self.f,
             max_violation=self.violation,
             margin_bound=margin_bound,
@@ -245,7 +241,6 @@ class Machine:
 
     def _proven(self, primal: float, dual: float, distance: float, scale: float = 1.0) -> MarginCertificate:
         """The certificate of the machine times ``scale``."""
-        entry = self.problem.kernel.block_error()
         return MarginCertificate(
             dual=np.abs(self.x) * scale,
             objective=primal,
@@ -253,7 +248,6 @@ class Machine:
             dual_bound=dual,
             distance=distance,
             intercept=self.intercept * scale,
-            roles=lambda: certified_samples(self, entry),
             max_violation=self.violation,
             decision=self.f * scale,
         )
@@ -270,19 +264,14 @@ class Machine:
         terms, top = np.abs(self.x) * self.problem.lengths, float(self.problem.lengths.max())
         return float(np.sqrt(terms @ terms)) * top, float(terms.sum()) * top
 
-    @cached_property
-    def imbalance(self) -> tuple[float, np.ndarray, float]:
-        """``|sum(x)|``, the samples of the class with the larger weights, and the share of their weights that this is.
+    def imbalance_loss(self, scale: float = 1.0) -> float:
+        """By how much the dual value of the weights times ``scale`` falls if their sum is made 0.
 
         With an intercept, weights prove a bound only if ``sum(x) = 0``. Rounding leaves a small sum, by which the weights of the heavier
         class have to be reduced.
         """
         total = math.fsum(self.x[self.x != 0]) if self.problem.intercept else 0.0
-        heavier = np.flatnonzero(self.x * total > 0)
-        return abs(total), heavier, abs(total) / float(np.abs(self.x[heavier]).sum()) if total else 0.0
-
-    def imbalance_loss(self, scale: float = 1.0) -> float:
-        """By how much the dual value of the weights times ``scale`` falls if the imbalance is removed."""
-        excess, rows, share = self.imbalance
+        rows, excess = np.flatnonzero(self.x * total > 0), abs(total)
+        share = excess / float(np.abs(self.x[rows]).sum()) if total else 0.0
         size = share * scale * float(np.abs(self.x[rows]) @ self.problem.lengths[rows])
         return max(scale * (excess - scale * share * float(self.x[rows] @ self.f[rows])) + 0.5 * size**2, 0.0)

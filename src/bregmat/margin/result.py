@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,23 +22,6 @@ _ADVICE = {
 _NOTHING_SEPARATES = (
     "No hyperplane without errors was found, nor proven not to exist: use a finite C, or solver='active_set'."
 )
-
-
-class Role:
-    """The fields ``certified`` and ``certified_support``: until one of them is read, both hold the function that computes both."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, result: Any, owner: type | None = None) -> Any:
-        if result is None:  # the field has no default
-            raise AttributeError(self.name)
-        if callable(vars(result)[self.name]):
-            vars(result).update(zip(("certified", "certified_support"), vars(result)[self.name](), strict=True))
-        return vars(result)[self.name]
-
-    def __set__(self, result: Any, value: Any) -> None:
-        vars(result)[self.name] = value
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -69,11 +52,6 @@ class MarginResult(Result):
         ``(objective - dual_bound) / |objective|``, dimensionless; inf if it was not computed.
     max_violation : float
         Largest violation of the optimality conditions, in units of the margin (LIBSVM's stopping quantity).
-    certified : ndarray of shape (n,), bool
-        Whether the sample is proven to be a support vector of every optimal machine, or proven to be one of none. This is never
-        the case for samples exactly on the margin. It is computed when it is first read.
-    certified_support : ndarray of shape (n,), bool
-        Proven support vectors.
     margin_bound : float
         If INFEASIBLE: no hyperplane separates the classes by a margin (distance in feature space) larger than this; else nan.
     n_iter : int
@@ -83,7 +61,7 @@ class MarginResult(Result):
 
     Notes
     -----
-    All proofs assume a positive semidefinite kernel. ``certified`` accounts for all rounding. The gap does not account for the rounding
+    All proofs assume a positive semidefinite kernel. The gap does not account for the rounding
     of float64 in kernel values and sums, about 1e-15 of their terms. This matters if decision values are small differences of large
     numbers.
     """
@@ -91,15 +69,13 @@ class MarginResult(Result):
     alpha: np.ndarray
     intercept: float
     decision: np.ndarray
-    certified: Role = Role()
-    certified_support: Role = Role()
     margin_bound: float = np.nan
 
     _kind: ClassVar[Kind] = Kind(
         "large margin machine",
         has_priced_errors=True,
         gap_is_ratio=False,
-        shown=("objective", "dual_bound", "gap", "n_support", "n_certified"),
+        shown=("objective", "dual_bound", "gap", "n_support"),
         advice=_ADVICE,
     )
 
@@ -107,18 +83,10 @@ class MarginResult(Result):
         if self.status is Status.INFEASIBLE and self.conflict is None:
             self.conflict = self.support
 
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"certified": self.certified, "certified_support": self.certified_support}
-
     @property
     def n_support(self) -> int:
         """Number of support vectors."""
         return len(self.support)
-
-    @property
-    def n_certified(self) -> int:
-        """Number of certified samples."""
-        return int(self.certified.sum())
 
     @property
     def support(self) -> np.ndarray:

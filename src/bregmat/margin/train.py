@@ -183,7 +183,7 @@ def _result(outcome: Outcome) -> MarginResult:
     """The result of a run."""
     proof = outcome.certificate
     point: dict[str, Any] = {"alpha": proof.dual, "decision": proof.decision + proof.intercept}
-    return compose(MarginResult, outcome, certified=proof.roles, certified_support=proof.roles, **point)
+    return compose(MarginResult, outcome, **point)
 
 
 @dataclass(eq=False)

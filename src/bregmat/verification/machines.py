@@ -1,4 +1,4 @@
-"""Verification of margin machines: primal and dual values from the kernel matrix, coinciding hulls, certified support vectors."""
+"""Verification of margin machines: primal and dual values from the kernel matrix, coinciding hulls."""
 
 from __future__ import annotations
 
@@ -104,7 +104,6 @@ class WrittenMachine:
         rounding = 16 * EPS * size + 64 * EPS * errors * (largest + abs(result.intercept))
         gap = _report_values(result, float(q / 2 + cost.sum()), float(dual), rounding, report)
         report.judge(gap, is_feasible)
-        self._parts(result, sums, report)
 
     def _report_hulls(self, result: MarginResult, q: float, noise: float, report: Verification) -> None:
         """Check a proof that no margin exists: two points of the hulls, given by the weights, with the squared distance q coincide."""
@@ -132,74 +131,6 @@ class WrittenMachine:
         vague = "rounding of weights as large hides whether samples are outside the margin"
         text = vague if blur >= 1 else f"a sample is within the margin by {missed:.2g}"
         return report.check_feasible(missed <= 1e-8 + blur < 1, text)
-
-    # ------------------------------------------------------------------ certified support vectors
-    def _cost(self, margins: np.ndarray, scale: Any) -> np.ndarray:
-        """Contribution of each sample to the duality gap for weights divided by ``scale``; convex in the margins (n,)."""
-        alpha, ridge = self.alpha / scale, np.where(self.ridge > 0, self.ridge, 1)
-        beyond = self.ridge * alpha**2 / 2 + alpha * self.kept * np.maximum(margins - 1, 0)
-        short = np.where(np.isfinite(self.upper), np.maximum(self.upper - alpha, 0), 0) * np.maximum(1 - margins, 0)
-        within = np.where(self.ridge > 0, (1 - margins - self.ridge * alpha) ** 2 / (2 * ridge), short)
-        return np.where(self.counts, np.where(margins < 1, within, beyond), 0)
-
-    def _least_cost(self, margins: np.ndarray, ball: np.ndarray, scale: Any) -> np.ndarray:
-        """Minimum of ``_cost`` over margins that differ from the given ones by at most ``ball`` (n,)."""
-        best = 1 - self.ridge * self.alpha / scale
-        return self._cost(np.clip(best, margins - ball, margins + ball), scale)
-
-    def _parts(self, result: MarginResult, sums: np.ndarray, report: Verification) -> None:
-        """Check that each certified sample is a support vector of every optimum, or of none.
-
-        The cost of a machine w exceeds the dual value of the weights of w' by ``|w - w'|^2 / 2`` plus the contributions of the
-        samples. An optimum exceeds it by at most the duality gap of w' itself. The decision value of sample i at every optimum
-        therefore differs from that of w' by at most ``sqrt(2 gap K_ii)``.
-        """
-        certified, support = np.asarray(result.certified, dtype=bool), np.asarray(result.certified_support, dtype=bool)
-        n = len(self.signs)
-        if certified.shape != (n,) or support.shape != (n,) or (support & ~certified).any():
-            report.problem("certified support vectors are not among the certified samples")
-            return
-        if not (certified & self.counts).any():
-            return
-        never, always = ~self.counts, np.zeros(n, dtype=bool)
-        margins = self.signs * (sums + result.intercept)
-        smallest = float(margins[self.counts].min())
-        # the machine, and the machine divided by its smallest margin, which has no slack
-        for scale in [1.0] * self.may_err + [smallest] * (smallest > 0):
-            if (self.alpha > scale * self.upper * (1 + HALF_DIGITS)).any():
-                continue
-            total = self._cost(np.maximum(margins / scale, 1) if scale != 1.0 else margins, scale).sum()
-            ball = np.sqrt(2 * total * np.maximum(np.diag(self.kernel), 0))
-            low = high = result.intercept / scale
-            if result.intercept:
-                low, high = self._intercepts(sums / scale, ball, low, total, scale)
-            near, far = (np.where(self.signs > 0, *ends) for ends in ((low, -high), (high, -low)))
-            near, far = (self.signs * sums / scale + way for way in (near, far))
-            room = HALF_DIGITS * (ball + np.abs(near) + np.abs(far) + 1)
-            never, always = never | (near - ball > 1 - room), always | (far + ball < 1 + room)
-        for said, proven, words in ((support, always, "a"), (certified & ~support, never, "no")):
-            if (wrong := np.flatnonzero(said & ~proven)).size:
-                report.problem(f"sample {wrong[0]} is not proven to be {words} support vector of every optimum")
-
-    def _intercepts(self, f: np.ndarray, ball: np.ndarray, b: Any, largest: Any, scale: Any) -> tuple[Any, Any]:
-        """An interval that contains every optimal intercept, for values f (n,) with errors up to ``ball`` and a gap up to ``largest``."""
-        plus, minus = (self.counts & (way * self.signs > 0) for way in (1, -1))
-        if not self.may_err:
-            return (1 - f - ball)[plus].max(initial=-np.inf), (ball - 1 - f)[minus].min(initial=np.inf)
-        ends = []
-        for way in (-1, 1):
-            inside, step = b, 4 * ball.max() + HALF_DIGITS * (1 + abs(b))
-            while self._least_cost(self.signs * (f + b + way * step), ball, scale).sum() <= largest:
-                inside, step = b + way * step, 4 * step
-                if not step < 1e300:
-                    return -np.inf, np.inf
-            outside = b + way * step
-            for _ in range(50):
-                middle = (inside + outside) / 2
-                within = self._least_cost(self.signs * (f + middle), ball, scale).sum() <= largest
-                inside, outside = (middle, outside) if within else (inside, middle)
-            ends.append(outside)
-        return ends[0], ends[1]
 
 
 def _report_values(result: MarginResult, primal: float, dual: float, rounding: float, report: Verification) -> float:

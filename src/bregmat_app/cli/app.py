@@ -49,8 +49,7 @@ of the id column of POINTS, or by row numbers from 0 if there is none.
 Example rows: sq_distance,a,b,,,1.5,<=,1 and comparison,a,b,a,c,-1,, (a is closer to b than to c, by at least 1).
 
 Pairs and triplets need no bounds, which are then derived from the points: the columns a,b (each two belong together), a,b,link (must or
-cannot, same or different, 1 or -1), a,b,distance (or sq_distance), a,b,similarity (or dissimilarity; scores such as ratings),
-or anchor,near,far.
+cannot, same or different, 1 or -1), a,b,similarity (or dissimilarity; scores such as ratings), or anchor,near,far.
 """
 
 
