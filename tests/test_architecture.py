@@ -135,12 +135,11 @@ def test_words_have_one_default():
 def test_signatures():
     """Keyword-only after two arguments; the same words in the same order for both problems."""
     words = ["divergence", "loss", "slack_weight", "solver", "tol", "max_iter", "max_seconds", "warm_start", "callback"]
-    for function, first, more in (
-        (bregmat.nearest_kernel, "prior", []),
-        (bregmat.nearest_metric, "X", ["prior"]),
+    for function, first, more, sharding in (
+        (bregmat.nearest_kernel, "prior", [], []),
+        (bregmat.nearest_metric, "X", ["prior"], ["executor", "block_size"]),
     ):
         parameters = inspect.signature(function).parameters
-        sharding = ["executor", "block_size"]
         assert list(parameters) == [first, "constraints", *more, *words, *sharding]
         assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in [*more, *words, *sharding])
         assert parameters["divergence"].default == "logdet"

@@ -112,5 +112,5 @@ class Learner(NamedTuple):
     H: np.ndarray  # (n, n) float64 or complex128
     Q: np.ndarray  # (room + 5, n) memory, of the dtype of H, for a Lanczos run of at most `room` steps
     T: np.ndarray  # (6, room + 1) memory
-    state: np.ndarray  # (10,) numbers that change with every trial
-    settings: np.ndarray  # (7,) numbers that do not; streams.hpp names the positions in both
+    state: np.ndarray  # (8,) numbers that change with every trial
+    settings: np.ndarray  # (4,) numbers that do not; streams.hpp names the positions in both

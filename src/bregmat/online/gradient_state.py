@@ -75,9 +75,7 @@ class GradientState:
         # running numbers of the kernels, at the positions that `lanczos` names: total loss, trials, Z = tr exp H, and others
         self.totals = np.zeros(8)
         self.totals[lanczos.GUESS] = FIRST_STEPS
-        # SQUARED selects the compiled loss, -1 a loss of the user; the 0.0 after it is a parameter that the squared loss does not use
-        code = lanczos.SQUARED if settings.is_squared else -1
-        self._constants = np.array([self.eta, settings.trace, code, 0.0, lanczos_tol, REFRESH])
+        self._constants = np.array([self.eta, settings.trace, lanczos_tol, REFRESH])
         self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
         self._reserve(min(dim, 48))
         self._refresh()

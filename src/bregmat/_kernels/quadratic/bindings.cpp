@@ -7,7 +7,6 @@ namespace bregmat {
 void bind_quadratic(nb::module_ module) {
     auto m = module.def_submodule("free_factor");
     m.def("gather_upper_inplace", free_factor::gather_upper_inplace);
-    m.def("squared_length", free_factor::squared_length);
     m.def("join_inplace", free_factor::join_inplace);
     m.def("leave_inplace", free_factor::leave_inplace);
     m.def("constrain_inplace", free_factor::constrain_inplace);

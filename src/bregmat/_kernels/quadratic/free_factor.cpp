@@ -47,15 +47,6 @@ static bool append_inplace(Matrix<double> U, Vector<double> entries, double leas
     return true;
 }
 
-double squared_length(Matrix<const double> U, Vector<const double> d) {
-    double total = 0.0;
-    for (Index i = 0; i < d.size; i++) {
-        const double part = dot(d.from(i), U[i].from(i));
-        total += part * part;
-    }
-    return total;
-}
-
 bool join_inplace(const FreeSet &free, const Quadratic &problem, Index j, double least) {
     const Index k = free.size[0];
     const Buffer<double> entries(k + 1);

@@ -27,8 +27,6 @@ namespace free_factor {
 void entries_inplace(Vector<double> out, Vector<const int64_t> F, const Quadratic &problem, Index j);
 // Upper triangle of (A + rho E'E)_FF; M (k, k)
 void gather_upper_inplace(Matrix<double> M, Vector<const int64_t> F, const Quadratic &problem);
-// |U d|^2, the curvature along d (k,)
-double squared_length(Matrix<const double> U, Vector<const double> d);
 // Variable j joins; false, with nothing changed, where its pivot is at most `least` times its diagonal entry.
 bool join_inplace(const FreeSet &free, const Quadratic &problem, Index j, double least);
 // The variable at place p leaves: its row of the factor is rotated into the rows below it.

@@ -31,11 +31,10 @@ template <class S> static void bind_learner(nb::module_ m) {
 static void bind_lanczos(nb::module_ m) {
     using namespace lanczos;
     CONSTANTS(m, Z, PEAK, LOSS, CARRY, SLOPES, SEEN, SINCE, GUESS);
-    CONSTANTS(m, SQUARED, ABSOLUTE, LOGISTIC, ENTROPIC, FORWARD_ENTROPIC, DONE, NEEDS_REFRESH, NEEDS_ROOM, FAILED);
+    CONSTANTS(m, DONE, NEEDS_REFRESH, NEEDS_ROOM, FAILED);
     bind_learner<double>(m);
     bind_learner<std::complex<double>>(m);
     m.def("tridiagonal_inplace", tridiagonal_inplace);
-    m.def("losses_inplace", losses_inplace);
     m.def("account_inplace", account_inplace);
     m.def("is_due", is_due);
     m.def("tally_pairs_inplace", tally_pairs_inplace);

@@ -51,31 +51,6 @@ bool tridiagonal_inplace(
     return true;
 }
 
-// Value and derivative
-static std::pair<double, double> loss_value(int code, double parameter, double p, double y) {
-    const double gap = p - y;
-    if (code == SQUARED) return {gap * gap, 2.0 * gap};
-    if (code == ABSOLUTE) return {std::abs(gap), gap > 0.0 ? 1.0 : gap < 0.0 ? -1.0 : gap};
-    if (code == LOGISTIC) {
-        const double margin = y * (p - parameter), e = std::exp(-std::abs(margin));
-        if (margin > 0.0) return {std::log1p(e), -y * e / (1.0 + e)};
-        return {std::log1p(e) - margin, -y / (1.0 + e)};
-    }
-    // binary relative entropies for labels in [parameter, 1 - parameter], continued by their tangents outside
-    y = std::min(std::max(y, parameter), 1.0 - parameter);
-    const double x = std::min(std::max(p, parameter), 1.0 - parameter);
-    const double first = std::log(y / x), second = std::log((1.0 - y) / (1.0 - x));
-    if (code == FORWARD_ENTROPIC)  // of the prediction to the label
-        return {std::max(-x * first - (1.0 - x) * second + (second - first) * (p - x), 0.0), second - first};
-    const double slope = (x - y) / (x * (1.0 - x));  // of the label to the prediction
-    return {std::max(y * first + (1.0 - y) * second + slope * (p - x), 0.0), slope};
-}
-
-void losses_inplace(Vector<double> values, Vector<double> slopes, Vector<const double> p, Vector<const double> y,
-    int code, double parameter) {
-    for (Index t = 0; t < p.size; t++) std::tie(values[t], slopes[t]) = loss_value(code, parameter, p[t], y[t]);
-}
-
 void account_inplace(Vector<double> state, double value, double slope) {
     const double part = value - state[CARRY], total = state[LOSS] + part;
     state[CARRY] = (total - state[LOSS]) - part;
@@ -190,12 +165,11 @@ Done Learner<S>::learn(Vector<double> predictions, Vector<const double> y, Begin
         const double size = begin(t);
         double &p = predictions[t];
         if (!predict(p, size)) return {t, NEEDS_ROOM};
-        const auto [value, slope] = loss_value(int(settings[LOSS_CODE]), settings[LOSS_PARAMETER], p, y[t]);
-        const double rho = -settings[ETA] * slope;
+        const double gap = p - y[t], rho = -settings[ETA] * 2.0 * gap;  // of the squared loss
         if (!(std::abs(rho * size) < inf && p < inf)) return {t, FAILED};
         if (size > 0.0 && !settle(rho * size)) return {t, NEEDS_ROOM};
         state[SINCE] += 1.0;
-        account_inplace(state, value, slope);
+        account_inplace(state, gap * gap, 2.0 * gap);
         add(t, rho);
     }
     return {y.size, DONE};

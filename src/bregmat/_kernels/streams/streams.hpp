@@ -15,8 +15,7 @@ namespace bregmat {
 namespace lanczos {
 
 enum State : int { Z, PEAK, LOSS, CARRY, SLOPES, SEEN, SINCE, GUESS };
-enum Setting : int { ETA, TRACE, LOSS_CODE, LOSS_PARAMETER, TOL, REFRESH };
-enum Loss : int { SQUARED, ABSOLUTE, LOGISTIC, ENTROPIC, FORWARD_ENTROPIC };
+enum Setting : int { ETA, TRACE, TOL, REFRESH };
 enum Why : int { DONE, NEEDS_REFRESH, NEEDS_ROOM, FAILED };
 using Done = std::pair<Index, int>;  // how many trials of a block were done, and why no more
 
@@ -34,9 +33,6 @@ template <class S> void add_outer_inplace(Matrix<S> H, Vector<const S> v, double
 // not been seen; NaN gives NaN.
 bool tridiagonal_inplace(Vector<double> d, Vector<double> e, Vector<double> z, Vector<double> w, Index m, double small);
 
-// Values and derivatives of a built-in loss for predictions p and labels y, all (n,)
-void losses_inplace(Vector<double> values, Vector<double> slopes, Vector<const double> p, Vector<const double> y,
-    int code, double parameter);
 // Add one trial to the totals; the loss with Kahan's carry, so that a billion small ones do not get lost.
 void account_inplace(Vector<double> state, double value, double slope);
 // Whether H must be shifted and Z computed anew: after many trials, or where rounding or range suffered
@@ -50,10 +46,10 @@ template <class S> struct Learner {
     Vector<const double> settings;
     auto fields() { return std::tie(H, Q, T, state, settings); }
 
-    // Trials on X_t = (e_a - e_b)(e_a - e_b)' / 2, a and b different, with a built-in loss
+    // Trials on X_t = (e_a - e_b)(e_a - e_b)' / 2, a and b different, with the squared loss
     Done learn_pairs_inplace(
         Vector<double> predictions, Vector<const int64_t> a, Vector<const int64_t> b, Vector<const double> y);
-    // Trials on X_t = v_t v_t*
+    // Trials on X_t = v_t v_t* with the squared loss
     Done learn_vectors_inplace(Vector<double> predictions, Matrix<const S> V, Vector<const double> y);
     // v_t* W v_t
     Done predict_vectors_inplace(Vector<double> predictions, Matrix<const S> V);
