@@ -293,29 +293,36 @@ def test_tally(rng):
     assert table.tolist() == [[0, 3, 1], [3, 0, 0], [5, 0, 0]]
 
 
+def rate_of(c, r, trace=1.0):
+    """The learning rate of Lemma 3.2."""
+    return (2.0 if np.isinf(c) else 2.0 * c / (2.0 + c)) / (trace * r * r)
+
+
 def test_lemma_32_is_lemma_31_summed():
     """The formula, once by hand: c = 2, r = 3, Delta = 0.5, L_U = 4."""
-    assert bounds.total_loss_bound(2.0, 0.5, loss_of_U=4.0, spread=3.0) == 2.0 * 4.0 + 1.0 * 9.0 * 0.5
-    assert bounds.total_loss_bound(np.inf, 0.5, loss_of_U=0.0, spread=3.0) == 0.5 * 9.0 * 0.5
-    assert bounds.total_loss_bound(np.inf, 0.5, loss_of_U=1e-9, spread=3.0) == np.inf
-    assert bounds.total_loss_bound(np.nan, 0.5, loss_of_U=0.0, spread=3.0) == np.inf
-    assert bounds.learning_rate(2.0, 3.0) == 2 * 2.0 / (9.0 * 4.0)
-    assert bounds.learning_rate(np.inf, 3.0, trace=2.0) == 2.0 / 18.0
+
+    def bound(c, loss, times=1.0):
+        return bounds.squared_loss_bound(0.5, loss_of_U=loss, eta=times * rate_of(c, 3.0), spread=3.0)
+
+    assert bound(2.0, 4.0) == pytest.approx(2.0 * 4.0 + 1.0 * 9.0 * 0.5)
+    assert bound(np.inf, 0.0) == pytest.approx(0.5 * 9.0 * 0.5)
+    assert bound(np.inf, 1e-9) == np.inf
+    assert bound(np.inf, 0.0, 1.01) == np.inf
+    assert bounds.tightest_rate(0.5, loss_budget=0.0, spread=3.0, trace=2.0) == 2.0 / 18.0
 
 
 @pytest.mark.parametrize("trace", [1.0, 3.0])
-def test_the_balance_makes_the_bound_tightest(trace):
+def test_the_rate_makes_the_bound_tightest(trace):
     """``c = r sqrt(2 Delta / l_max)`` is the minimum, ``L + r sqrt(2 l Delta) + r^2 Delta / 2`` its value."""
     r, divergence, loss = 1.5, 0.8, 2.0
-    best = bounds.balance(r, divergence, loss_budget=loss, trace=trace)
-    value = bounds.total_loss_bound(best, divergence, loss_of_U=loss, spread=r, trace=trace)
-    for c in (0.9 * best, 1.1 * best):
-        assert bounds.total_loss_bound(c, divergence, loss_of_U=loss, spread=r, trace=trace) > value
+    known = {"loss_of_U": loss, "spread": r, "trace": trace}
+    best = bounds.tightest_rate(divergence, loss_budget=loss, spread=r, trace=trace)
+    assert best == pytest.approx(rate_of(r * np.sqrt(2 * trace * divergence / loss), r, trace))
+    value = bounds.squared_loss_bound(divergence, eta=best, **known)
+    for eta in (0.9 * best, 1.1 * best):
+        assert bounds.squared_loss_bound(divergence, eta=eta, **known) > value
     square = trace * r * r * divergence
     assert value == pytest.approx(loss + np.sqrt(2 * loss * square) + square / 2, rel=1e-12)
-    assert bounds.balance_of_rate(bounds.learning_rate(best, r, trace=trace), r, trace=trace) == pytest.approx(best)
-    assert bounds.balance_of_rate(bounds.learning_rate(np.inf, r, trace=trace), r, trace=trace) == np.inf
-    assert np.isnan(bounds.balance_of_rate(1.01 * bounds.learning_rate(np.inf, r), r))
 
 
 def test_relative_entropy_is_the_von_neumann_divergence(rng):

@@ -1,4 +1,4 @@
-"""What the matrix exponentiated gradient learner is made of: files, parameters, what bad input, errors and Ctrl-C leave."""
+"""What the matrix exponentiated gradient learner is made of: files, parameters, chunks, what bad input, errors and Ctrl-C leave."""
 
 import contextlib
 import inspect
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
@@ -367,3 +368,16 @@ def test_points_to_transform():
             learner.transform(points)
     with pytest.raises(ValueError, match=r"points must hold whole point numbers from 0 to 3; got -1 in row 1"):
         learner.transform([1, -1])
+
+
+def test_chunks_of_a_table_are_the_whole_stream(rng, tmp_path):
+    _, X, y = stream(rng, "pairs", 5, 90)
+    path = tmp_path / "pairs.csv"
+    pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y}).to_csv(path, index=False)
+    learner = MatrixExponentiatedGradient(5)
+    for rows in pd.read_csv(path, chunksize=40):
+        learner.partial_fit(rows[["a", "b"]], rows["y"])
+    whole = MatrixExponentiatedGradient(5).partial_fit(X, y)
+    assert learner.n_seen_ == 90
+    assert np.array_equal(learner.matrix(), whole.matrix())
+    assert learner.cumulative_loss_ == whole.cumulative_loss_

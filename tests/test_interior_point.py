@@ -295,6 +295,21 @@ def test_a_step_that_cannot_be_computed_stalls(monkeypatch):
     assert solver.step(problem, state).stalled
 
 
+def test_a_step_takes_one_direction_after_the_time_limit(monkeypatch):
+    X, C, _, _ = wine_pairs(True)
+    problem, directions = problem_of("logdet", X, C, 10.0), []
+    step = interior_point.PathEquations.step
+    monkeypatch.setattr(interior_point.PathEquations, "step", lambda *args: directions.append(0) or step(*args))
+    counts = []
+    for left in (np.inf, -1.0):
+        monkeypatch.setattr(interior_point, "seconds_left", lambda left=left: left)
+        state = InteriorPoint().init(problem, 1e-6, None)
+        directions.clear()
+        assert not InteriorPoint().step(problem, state).stalled
+        counts.append(len(directions))
+    assert counts[0] >= 2 > counts[1] == 1
+
+
 @pytest.mark.parametrize(("slack_weight", "limit"), [(1.0, 20), (1e4, 20)])
 def test_the_link_is_met_before_the_barrier_vanishes(slack_weight, limit):
     """25 steps on average, and no end at all for some, where tau fell faster than the residual of the link."""

@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+import runpy
 import struct
 import sys
 import types
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from sklearn.datasets import load_wine
 
 import bregmat
 from bregmat.io import read_constraints, write_points
-from bregmat_app.cli.labelling import _open
+from bregmat_app.cli.labelling import _open, read_label_points
 from bregmat_app.cli.options import ColumnOptions, PageOptions
 from bregmat_app.label import clusters
 from bregmat_app.label.answers import ENTAILED_WEIGHT, MOST_ENTAILED, MOST_POINTS, Answers, rows_of
@@ -25,7 +27,7 @@ from bregmat_app.label.learning import LabelSettings, Learning, plane
 from bregmat_app.label.points import LARGE, SMALL, LabelPoints, pictures_in, text_features
 from bregmat_app.label.questions import next_question
 from bregmat_app.label.safety import AccessControl
-from bregmat_app.label.session import Session, exported
+from bregmat_app.label.session import DOWNLOADS, Session, exported
 
 X, Y = load_wine(return_X_y=True)
 
@@ -234,6 +236,47 @@ def test_contradictions_are_those_of_the_answers():
     assert found(closer(0, 1, 2), closer(2, 0, 1), closer(1, 2, 0), closer(5, 6, 7)) == [[1, 2, 3]]
     assert found(closer(0, 1, 2), closer(5, 6, 7), closer(0, 2, 1)) == [[1, 3]]
     assert found(closer(0, 1, 2), closer(0, 2, 3), closer(5, 6, 7), closer(0, 3, 1)) == [[1, 2, 4]]
+
+
+def test_true_answers_that_no_metric_meets_do_not_contradict_each_other():
+    """Classes in turns along a line: no multiple of the one feature meets the hard bounds, and no answer is wrong."""
+    line = np.linspace(0, 1, 40)[:, None]
+    y = np.arange(40) // 5 % 2
+    events = [same(0, 10), same(5, 15), different(0, 5), same(20, 30), different(12, 7), same(11, 31)]
+    assert all((e["kind"] == "same") == (y[e["points"][0]] == y[e["points"][1]]) for e in events)
+    answers = said(*events, n=40).active()
+    learning = Learning(line, LabelSettings())
+    learned = learning.learn(rows_of(answers, learning.start.near, learning.start.far))
+    assert Links(answers).contradictions() == []
+    proof = learning.unmeetable(learned, set())
+    assert len(proof) > 1
+    # by hand: the metric is a number w > 0, and the bounds of these answers are an empty interval
+    near, far, sq = learning.start.near, learning.start.far, lambda i, j: (line[i, 0] - line[j, 0]) ** 2
+    pairs = [e["points"] for e in events]
+    upper = min(near / sq(*pairs[k - 1]) for k in proof if events[k - 1]["kind"] == "same")
+    lower = max(far / sq(*pairs[k - 1]) for k in proof if events[k - 1]["kind"] == "different")
+    assert lower > upper
+
+
+@pytest.mark.parametrize("event", [different(0, 1), {"kind": "closer", "points": [6, 0, 1]}])
+def test_points_with_equal_features_cannot_be_told_apart(event, rng):
+    X = rng.normal(size=(30, 3))
+    X[1] = X[0]
+    learning = Learning(X, LabelSettings())
+    answers = said(same(2, 3), event, different(4, 5), n=30).active()
+    learned = learning.learn(rows_of(answers, learning.start.near, learning.start.far))
+    assert learning.unmeetable(learned, set()) == [2]
+    assert learning.unmeetable(learned, {2}) == learning.unmeetable(learned, {1, 2, 3}) == []
+    assert Links(answers).contradictions() == []
+
+
+def test_a_value_in_the_rounding_of_the_points_proves_nothing(rng):
+    X = rng.normal(size=(30, 3))
+    X[1] = X[0] * (1 + 1e-15)
+    learning = Learning(X, LabelSettings())
+    answers = said(same(2, 3), different(0, 1), n=30).active()
+    learned = learning.learn(rows_of(answers, learning.start.near, learning.start.far))
+    assert not (X[1] == X[0]).all() and learning.unmeetable(learned, set()) == []
 
 
 def test_map_is_that_of_the_points_turned_to_the_one_before(rng):
@@ -533,6 +576,8 @@ def test_an_answer_within_ten_percent_is_nearly_met(tmp_path):
     state = tell(session, *(different(i, i + 65) for i in range(25)), *(same(i, i + 1) for i in range(0, 50, 2)))
     shown = session.shown(state)["answers"]
     assert {answer["met"] for answer in shown} == {"yes", "nearly", "no"}
+    assert session.details(state, session.clusters(state))["contradictions"] == []
+    assert set(session.unmeetable(state)) <= {answer["number"] for answer in shown}
     for answer in shown:
         violation = answer["violation"]
         assert answer["met"] == ("yes" if violation <= 1e-3 else "nearly" if violation <= 0.1 else "no")
@@ -582,7 +627,7 @@ def test_a_damaged_answer_is_named_by_its_line(tmp_path):
 
 
 def test_points_are_taken_in_as_learn_takes_them(tmp_path, capsys):
-    """Columns, gaps, encodings, decimal commas."""
+    """Columns, gaps, encodings, decimal commas; the Python code to download reads the same."""
     from bregmat_app.cli.labelling import _read
     from bregmat_app.cli.options import ColumnOptions, PageOptions
 
@@ -601,10 +646,11 @@ def test_points_are_taken_in_as_learn_takes_them(tmp_path, capsys):
         ("median", list("01234"), [[1.5, 2.0], [3.0, 3.0], [2.5, 4.0], [3.5, 3.5], [4.5, 9.0]]),
     ):
         columns = ColumnOptions(labels="art", columns=["höhe,breite"], missing=missing, encoding="latin-1")
-        points = _read(path, columns, PageOptions(text="Straße"))
+        points = read_label_points(path, columns, PageOptions(text="Straße", port=8000))
         assert list(points.names) == names and points.X.tolist() == X and points.features == ("höhe", "breite")
         assert "missing cells in höhe (1), breite (1)" in capsys.readouterr().err
         assert points.sample_id is None or points.sample_id.tolist() == [0, 2, 4]  # rows of the file
+        assert_read_again(points)
     with pytest.raises(ValueError, match="cannot be a feature"):
         _read(path, ColumnOptions(labels="art", columns=["art"], encoding="latin-1"), PageOptions())
     with pytest.raises(ValueError, match="'höhe' are not classes, and points are coloured by classes"):
@@ -801,7 +847,7 @@ def no_sentence_model(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_sentence_model")
-def test_texts_without_numbers_get_features(tmp_path, rng, capsys):
+def test_texts_without_numbers_get_features(tmp_path, rng, capsys, monkeypatch):
     texts, y = sentences(150, rng)
     path = tmp_path / "texts.csv"
     path.write_text("id,text,year\n" + "".join(f"t{k},{text},1999\n" for k, text in enumerate(texts)))
@@ -816,8 +862,17 @@ def test_texts_without_numbers_get_features(tmp_path, rng, capsys):
     assert nearest_share(points.X, y) > 0.9
     np.testing.assert_allclose((points.X**2).sum(axis=1), 1)
     assert session.learning.start.name == "identity" and points.texts == texts
+    session.say(different(0, int(np.flatnonzero(y != y[0])[0])))
+    state = session.learn()
+    for name in ("constraints.csv", "model.bm", "learn.py"):
+        (tmp_path / name).write_bytes(exported(session, state, name))
     session.close()
-    assert np.array_equal(text_features(texts).X, points.X)  # which the model takes
+    # the script reads the texts again and makes the same features
+    monkeypatch.chdir(tmp_path)
+    spoken = runpy.run_path("learn.py")
+    assert np.array_equal(spoken["points"].X, points.X)
+    learner = bregmat.load(tmp_path / "model.bm")
+    assert np.array_equal(spoken["learner"].get_mahalanobis_matrix(), learner.get_mahalanobis_matrix())
 
 
 def test_a_sentence_model_is_used_if_one_is_installed(monkeypatch):
@@ -861,6 +916,7 @@ def test_a_folder_of_pictures_gets_features(is_grey, tmp_path, rng):
     assert points.names[:2] == ["00.png", "01.png"] and session.journal.path == tmp_path / "pictures.label.jsonl"
     assert nearest_share(points.X, y) == 1 and points.picture(0) is not None
     assert points.sample_id.tolist() == points.names
+    assert_read_again(points)
     session.close()
     # a table that names the pictures; the other order of rows is that of the points
     table = tmp_path / "table.csv"
@@ -869,6 +925,7 @@ def test_a_folder_of_pictures_gets_features(is_grey, tmp_path, rng):
     listening.close()
     session.close()
     assert nearest_share(session.points.X, y[::-1]) == 1 and session.points.classes[:2] == ["b", "a"]
+    assert_read_again(session.points)
     (folder / "00.png").write_bytes(b"no picture")
     with pytest.raises(ValueError, match=r"00\.png: not a picture that can be read"):
         _open(None, ColumnOptions(), PageOptions(images=folder))
@@ -878,22 +935,34 @@ def test_a_folder_of_pictures_gets_features(is_grey, tmp_path, rng):
 
 
 # ---------------------------------------------------------------- taking away
+def assert_read_again(points):
+    """The Python code to download reads the same points."""
+    spoken: dict = {}
+    exec(points.source, spoken)
+    again = spoken["points"]
+    assert np.array_equal(again.X, points.X) and list(again.names) == list(points.names)
+    assert again.digest == points.digest and again.classes == points.classes
+
+
+def test_the_code_to_download_reads_the_demo_again():
+    assert_read_again(read_label_points(None, ColumnOptions(), PageOptions()))
+
+
 @pytest.mark.parametrize("ids", ["words", "numbers", None])
-def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path):
+@pytest.mark.usefixtures("unrendered")
+def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path, monkeypatch):
     sample_id = {"words": np.array([f"w,{i}" for i in range(len(X))]), "numbers": np.arange(len(X)) + 7, None: None}[
         ids
     ]
     columns = None if sample_id is None else {"id": sample_id}
     write_points(tmp_path / "points.csv", X, names=[f"f{k}" for k in range(13)], columns=columns)
-    from bregmat_app.cli.labelling import _read
-    from bregmat_app.cli.options import ColumnOptions, PageOptions
-
-    points = _read((tmp_path / "points.csv"), ColumnOptions(), PageOptions())
+    monkeypatch.chdir(tmp_path)
+    points = read_label_points(Path("points.csv"), ColumnOptions(), PageOptions())
     session = Session(points, LabelSettings(), tmp_path / "j.jsonl")
     with pytest.raises(ValueError, match="there are no answers yet"):
         exported(session, session.state, "model.bm")
     tell(session, same(0, 1), same(1, 2), different(2, 100), {"kind": "closer", "points": [3, 4, 150]})
-    for name in ("constraints.csv", "model.bm"):
+    for name in DOWNLOADS:
         (tmp_path / name).write_bytes(exported(session, session.state, name))
     session.close()
     learner = bregmat.load(tmp_path / "model.bm")
@@ -901,6 +970,9 @@ def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path):
     kind = str if ids == "words" else int
     again.fit(X, constraints=read_constraints(tmp_path / "constraints.csv", id_type=kind), sample_id=sample_id)
     assert np.array_equal(again.get_mahalanobis_matrix(), learner.get_mahalanobis_matrix())
+    by_script = runpy.run_path("learn.py")["learner"]
+    assert np.array_equal(by_script.get_mahalanobis_matrix(), learner.get_mahalanobis_matrix())
+    assert "4 answers on points.csv" in (tmp_path / "report.html").read_text()
     shown = session.state.learned.result.metric()
     np.testing.assert_allclose(learner.get_mahalanobis_matrix(), shown, rtol=0, atol=1e-2 * np.abs(shown).max())
 

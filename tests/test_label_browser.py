@@ -110,7 +110,7 @@ def test_thirty_answers_undo_contradiction_export(own_demo, browser, tmp_path):
     downloads = tmp_path / "downloads"
     downloads.mkdir()
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
-    names = {"labels.csv", "labels.json", "constraints.csv", "model.bm"}
+    names = {"labels.csv", "labels.json", "constraints.csv", "model.bm", "report.html", "learn.py"}
     for link in browser.find_elements(By.CSS_SELECTOR, ".take a"):
         link.click()
     wait(browser, lambda: {p.name for p in downloads.iterdir()} == names, "downloads")
@@ -480,5 +480,22 @@ def test_hostile_names_and_texts_are_text(tmp_path, browser, rng):
             urllib.request.Request(f"{browser.current_url}points/0", headers={"cookie": cookie})
         ) as answer_:
             assert len(json.loads(answer_.read())["text"]) < 21_000
+    finally:
+        page.stop()
+
+
+def test_what_the_features_cannot_meet_is_counted(tmp_path, browser):
+    """Classes in turns along a line: both answers are true, and no multiple of the one feature meets both bounds."""
+    np.save(tmp_path / "line.npy", np.linspace(0, 1, 40)[:, None])
+    page = Page(tmp_path, "line.npy")
+    try:
+        browser.get(page.link)
+        wait_for(browser, "details", 0)
+        for k, event in enumerate(({"kind": "same", "points": [0, 10]}, {"kind": "different", "points": [0, 5]}), 1):
+            assert not browser.find_element(By.ID, "unmeetable").is_displayed()
+            say(browser, event)
+            wait_for(browser, "details", k)
+        assert "this is proven for 2 of them" in text(browser, "#unmeetable")
+        assert not browser.find_element(By.ID, "contradictions-box").is_displayed()
     finally:
         page.stop()

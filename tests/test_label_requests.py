@@ -131,6 +131,32 @@ def test_hostile_requests(own_demo):
 
 
 @pytest.mark.slow
+def test_idle_connections_do_not_keep_the_owner_out(own_demo):
+    """Connections are cheap for every process of the machine: those that say nothing give way, the page's own stay."""
+    cookie = own_demo.cookie()
+    address = f"ws{own_demo.inside.removeprefix('http')}/tab"
+    with ExitStack() as open_lines:
+        tab = open_lines.enter_context(
+            connect(address, additional_headers={"Cookie": cookie}, origin=own_demo.origin, max_size=None)
+        )
+        idle = []
+        for k in range(300):
+            line = open_lines.enter_context(socket.create_connection(own_demo.host.split(":"), timeout=10))
+            if k % 2:
+                line.sendall(b"GET / HTTP/1.1\r\nHost: ")  # half a request
+            idle.append(line)
+            if k % 50 == 0:
+                assert status(own_demo, "/", cookie=cookie)[0] == 200
+        assert status(own_demo, "/about.json", cookie=cookie)[0] == 200
+        idle[0].settimeout(10)
+        with suppress(ConnectionError):
+            assert idle[0].recv(10) == b""  # the oldest were closed
+        tab.send('{"type":"neighbours","point":0}')
+        while '"neighbours"' not in str(tab.recv(timeout=20)):
+            pass
+
+
+@pytest.mark.slow
 def test_strangers_keep_no_connection(own_demo):
     """Who has been refused has to connect again."""
     with socket.create_connection(own_demo.host.split(":"), timeout=10) as line:

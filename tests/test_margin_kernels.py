@@ -1,13 +1,17 @@
 """The compiled loops of the margin machines beside their NumPy twins, and the kernels they fill."""
 
+import pickle
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits, load_iris
 
-from bregmat import Status, verify
+from bregmat import MarginSVC, Status, verify
 from bregmat._kernels import kernel_rows, smo, vectors
-from bregmat.margin import MarginProblem, kernel_cache, kernel_source, train_margin
+from bregmat.engine.loop import RunLog
+from bregmat.margin import MarginProblem, certificate, kernel_cache, kernel_source, samples, train_margin
 from bregmat.margin.certificate import Machine
 from bregmat.margin.finish import finish
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
@@ -375,3 +379,49 @@ def test_negative_curvature_met_by_the_finish_is_named():
     search.f = K @ search.x
     with pytest.raises(ValueError, match="kernel is not positive semidefinite"):
         finish(search)
+
+
+# ---------------------------------------------------------------- cost
+def test_the_time_limit_includes_the_checks_of_the_points(monkeypatch):
+    now, limits = [0.0], []
+    monkeypatch.setattr("bregmat.estimators.svm.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        "bregmat.estimators.svm_pairs.RunLog",
+        lambda callback, seconds: limits.append(seconds) or RunLog(callback, None),
+    )
+    checked = MarginSVC._checked
+
+    def slowly(*args):
+        now[0] += 10.0
+        return checked(*args)
+
+    monkeypatch.setattr(MarginSVC, "_checked", slowly)
+    MarginSVC(max_seconds=30.0).fit(*load_iris(return_X_y=True))
+    assert limits == [20.0] * 3
+
+
+def test_what_is_proven_about_samples_is_computed_when_it_is_read(rng, monkeypatch):
+    X, y = blobs(rng, 300)
+    calls, compute = [], certificate.certified_samples
+    monkeypatch.setattr(certificate, "certified_samples", lambda *args: calls.append(0) or compute(*args))
+    tracemalloc.start()
+    try:
+        result = train_margin(MarginProblem.build(kernel_source(X), y))
+        assert tracemalloc.get_traced_memory()[0] < 8 * 300**2  # the kernel is not kept for it
+    finally:
+        tracemalloc.stop()
+    assert result.status is Status.OPTIMAL and not calls
+    X[:] = 0.0  # the points may be changed meanwhile
+    copy = pickle.loads(pickle.dumps(result))
+    assert result.certified.any() and result.certified_support.any() and result.n_certified > 200 and len(calls) == 1
+    assert np.array_equal(copy.certified, result.certified) and len(calls) == 1
+
+
+def test_few_intercepts_are_tried_to_bound_the_optimal_ones(monkeypatch):
+    """Samples that differ in length: the search began at the shortest one and tried 14."""
+    X, digit = load_digits(return_X_y=True)
+    X, y = X[np.isin(digit, (3, 8))], np.where(digit[np.isin(digit, (3, 8))] == 3, 1.0, -1.0)
+    tried, compute = [], samples._Contributions._smallest_sum
+    monkeypatch.setattr(samples._Contributions, "_smallest_sum", lambda *args: tried.append(0) or compute(*args))
+    result = train_margin(MarginProblem.build(kernel_source(X - X.mean(axis=0), "linear"), y))
+    assert result.n_certified >= 328 and len(tried) <= 6

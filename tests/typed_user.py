@@ -74,7 +74,7 @@ def streams() -> None:
     assert_type(online.predict_one((0, 1)), float)
     metric = bregmat.OnlineLogDet(4).partial_fit(X.reshape(-1, 2, 4), np.ones(15), sense="<=")
     print(metric.components_, bregmat.OnlinePCA(2).fit(X).transform(X))
-    print(bregmat.online.StreamRun, bregmat.online.OnlinePCA)
+    print(bregmat.online.OnlinePCA)
 
 
 def files(path: str) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat import MatrixExponentiatedGradient
-from bregmat.online import StreamRecord, run_stream
 from bregmat_papers.drawing import DISSIMILAR, SIMILAR, tidy
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 from bregmat_papers.gyrb_targets import (
@@ -49,22 +48,18 @@ def run(unit: Unit, data: DataHome) -> Outcome:
         halves = neighbour_errors(K, goal.y, n_neighbors=1, divisions=unit["divisions"], seed=unit["seed"])
         return float(np.mean(halves))
 
-    errors = [error(learner.matrix())]
-
-    def look(record: StreamRecord) -> None:
+    pairs, labels = np.column_stack([a, b]), 0.5 * goal.sq_distances[a, b]
+    positions, losses, errors = [0], [0.0], [error(learner.matrix())]
+    for start in range(0, len(labels), unit["every"]):
+        rows = slice(start, start + unit["every"])
+        learner.partial_fit(pairs[rows], labels[rows])
+        positions.append(learner.n_seen_)
+        losses.append(learner.cumulative_loss_)
         errors.append(error(learner.matrix()))
-
-    done = run_stream(
-        learner,
-        [(np.column_stack([a, b]), 0.5 * goal.sq_distances[a, b])],
-        every=unit["every"],
-        callback=look,
-        bound=lambda learner: learner.loss_bound(goal.K),
-    )
     return {
-        "position": [0, *(record.position for record in done.history)],
-        "loss": [0.0, *(record.loss for record in done.history)],
-        "bound": done.bound,
+        "position": positions,
+        "loss": losses,
+        "bound": learner.loss_bound(goal.K),
         "error": errors,
         "target_error": error(goal.K),
     }

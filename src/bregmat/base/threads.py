@@ -163,11 +163,11 @@ def is_interrupted() -> bool:
     return call is not None and call.is_interrupted
 
 
-def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str] | None = None) -> Callable[P, R]:
+def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str]) -> Callable[P, R]:
     """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``.
 
-    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call. With ``unrecorded``, the attribute ``call`` of
-    the result holds all arguments by name, except those of these names.
+    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call. The attribute ``call`` of the result holds all
+    arguments by name, except those whose names are ``unrecorded``.
     """
     code = function.__code__
     names = code.co_varnames[: code.co_argcount]
@@ -188,9 +188,8 @@ def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str] | 
             warn_of_interrupt(
                 f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
             )
-        if unrecorded is not None:
-            by_name = dict(zip(names, arguments, strict=False)) | named
-            result.call = {name: value for name, value in by_name.items() if name not in unrecorded}
+        by_name = dict(zip(names, arguments, strict=False)) | named
+        result.call = {name: value for name, value in by_name.items() if name not in unrecorded}
         return result
 
     return public

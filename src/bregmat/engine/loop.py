@@ -38,11 +38,6 @@ class State:
     finished: bool = False  # whether a stopping rule of the solver itself is met; most solvers have none
     trace: Any = MappingProxyType({})  # arrays that only this solver records, by name; often a property
 
-    @property
-    def ended(self) -> ExitReason | None:
-        """Why the solver cannot continue; None if it can."""
-        return ExitReason.TOLERANCE if self.finished else ExitReason.STALLED if self.stalled else None
-
     def is_finite(self) -> bool:
         """Whether no number has overflowed."""
         return bool(np.isfinite(self.objective))
@@ -311,7 +306,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
         conflict=rows,
         trace=dict(state.trace),
         state=state,
-        by_own_rule=reason is state.ended is ExitReason.TOLERANCE,
+        by_own_rule=reason is ExitReason.TOLERANCE and state.finished,
     )
 
 
@@ -355,7 +350,7 @@ class _Run:
             self.iteration >= self.share
             and not min(self.signals[-RECENT:]) < FAST * min(self.signals[:-RECENT], default=0.0)
         )
-        self.is_last = state.ended is not None or self.is_spent
+        self.is_last = state.finished or state.stalled or self.is_spent
         due = state.signal <= self.retry_below and problem.is_due(state, self.tol)
         if not (due or self.is_last or (self.log.callback is not None and problem.certifies_cheaply)):
             return {"gap": np.nan} | problem.estimate(state, self.solver.works_on)
@@ -373,7 +368,9 @@ class _Run:
         if not self.problem.is_always_feasible and self.is_contradicted(self.is_last):
             return ExitReason.CERTIFICATE
         # the certificate may have ended the state just now
-        return self.state.ended or (ExitReason.MAX_ITER if self.is_spent else None)
+        if self.state.finished:
+            return ExitReason.TOLERANCE
+        return ExitReason.STALLED if self.state.stalled else ExitReason.MAX_ITER if self.is_spent else None
 
     def step(self) -> None:
         """One step of the solver. The dual weights may have grown into a proof of infeasibility before numbers overflow."""

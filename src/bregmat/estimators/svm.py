@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
@@ -71,7 +72,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     max_iter : int, optional
         Maximum number of iterations for every pair of classes. None stands for the solver's own limit.
     max_seconds : float, optional
-        Time limit in seconds for all pairs together. The gap of the last point is computed after it has passed.
+        Time limit in seconds for the whole fit. The gap of the last point is computed after it has passed.
     decision_function_shape : {"ovr", "ovo"}
         With more than two classes: one column per class (votes and confidences), or one column per pair.
     random_state : int, Generator, RandomState or None
@@ -199,10 +200,11 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         ConvergenceWarning
             The tolerance was not reached.
         """
+        begun = time.monotonic()
         with self._fitting():
             self._check_parameters()
             examples = self._checked(X, y, sample_weight)
-            pairs = train_pairs(self, examples)
+            pairs = train_pairs(self, examples, begun)
             check(max((pair.result for pair in pairs), key=lambda result: result.gap / result.tol))
             with held_interrupts():
                 self._keep(examples, pairs)
@@ -237,6 +239,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             )
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             weights = counts.sum() / (len(counts) * counts)
+        elif self.class_weight is None:
+            weights = np.ones(len(counts))
         else:
             if isinstance(self.class_weight, dict):
                 for label, weight in self.class_weight.items():

@@ -28,7 +28,7 @@ from bregmat.kernels.definite import (
     checked_values,
     refuse,
 )
-from bregmat.kernels.sources import STRIP, Part
+from bregmat.kernels.sources import Part
 from bregmat.margin import MarginProblem, MarginResult
 from bregmat.margin.problem import bounds_and_ridge
 from bregmat.margin.train import margin_runs, settings_of, trained
@@ -62,8 +62,8 @@ class Examples:
     base: KernelFunction
 
 
-def train_pairs(machine: Any, examples: Examples) -> list[PairMachine]:
-    """Train one machine per pair of classes, with the (checked) parameters of a :class:`MarginSVC`.
+def train_pairs(machine: Any, examples: Examples, begun: float) -> list[PairMachine]:
+    """Train one machine per pair of classes, with the (checked) parameters of a :class:`MarginSVC`; the fit began at ``begun``.
 
     ``OneVsOneClassifier`` would do the same fits. However, it needs metadata routing for weights, copies a kernel that is a function
     for every pair, has no time limit for all pairs together, and evaluates the kernel twice per pair to predict.
@@ -75,7 +75,7 @@ def train_pairs(machine: Any, examples: Examples) -> list[PairMachine]:
     SolverError
         A machine has no solution.
     """
-    training = _PairTraining(machine, examples)
+    training = _PairTraining(machine, examples, begun)
     done: list[PairMachine] = []
     with margin_runs():
         for first, second in combinations(range(len(machine.classes_)), 2):
@@ -86,7 +86,7 @@ def train_pairs(machine: Any, examples: Examples) -> list[PairMachine]:
 class _PairTraining:
     """Kernel, time limit, random generator and request to stop, common to the machines of all pairs."""
 
-    def __init__(self, machine: Any, examples: Examples) -> None:
+    def __init__(self, machine: Any, examples: Examples, begun: float) -> None:
         self.machine, self.examples, self.settings = machine, examples, settings_of(machine.solver)
         X, base = examples.X, examples.base
         # A linear machine with an intercept does not depend on the origin; products of centred points have less rounding.
@@ -96,9 +96,8 @@ class _PairTraining:
         self.rows = [np.flatnonzero(examples.codes == code) for code in range(len(machine.classes_))]
         self.upper, self.ridge = bounds_and_ridge(float(machine.C), examples.weights, machine.squared_hinge)
         self.own: dict[int, np.ndarray] = {}  # kernel among the examples of one class, which all of its machines use
-        self.parts: dict[tuple[int, int], np.ndarray] = {}  # kernel between the examples of two classes
         self.in_memory = -1  # the class whose own part ``memory`` begins with
-        self.end = None if machine.max_seconds is None else time.monotonic() + machine.max_seconds
+        self.end = None if machine.max_seconds is None else begun + machine.max_seconds
         self.rng = generator(machine.random_state)
         self.stop = _StopRequest(callback_of(machine))
 
@@ -148,25 +147,15 @@ class _PairTraining:
         if self.in_memory != first:
             K[:m, :m], self.in_memory = self.own[first], first
         K[m:, m:] = self.own[second]
-        K[:m, m:] = self._between(first, second)
+        K[:m, m:] = self.whole.block(self.rows[first], self.rows[second])
         K[m:, :m] = K[:m, m:].T
         return Part(self.whole, rows, K), rows
-
-    def _between(self, first: int, second: int) -> np.ndarray:
-        """The kernel between the examples of two classes; that of several pairs is computed at once."""
-        if (first, second) not in self.parts:
-            m = len(self.rows[first])
-            later = [code for code in range(second, len(self.rows)) if m + len(self.rows[code]) <= FORMED]
-            ends = np.cumsum([len(self.rows[code]) for code in later])
-            later = later[: max(1, np.searchsorted(m * ends, STRIP))]
-            K = self.whole.block(self.rows[first], np.concatenate([self.rows[code] for code in later]))
-            self.parts = {(first, code): K[:, end - len(self.rows[code]) : end] for code, end in zip(later, ends)}
-        return self.parts[first, second]
 
     @cached_property
     def memory(self) -> np.ndarray:
         """Memory for the kernel of one pair; new memory for each of them would cost more than the values."""
-        return np.empty((FORMED, FORMED))
+        size = min(FORMED, sum(sorted(len(rows) for rows in self.rows)[-2:]))
+        return np.empty((size, size))
 
     @cached_property
     def whole(self) -> KernelSource:

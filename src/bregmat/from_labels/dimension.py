@@ -122,20 +122,8 @@ def _start(points: Neighborhood, n_components: int) -> np.ndarray:
 
 
 def _descended(Z: np.ndarray, V: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """V after some steps of L-BFGS on the mean sigmoid of the comparisons; its largest singular value is 1.
-
-    Parameters
-    ----------
-    Z : ndarray, shape (n, r)
-    V : ndarray, shape (r, k)
-    rows : ndarray of int, shape (m, 3)
-        Points, targets and impostors.
-
-    Returns
-    -------
-    ndarray, shape (r, k)
-    """
-    i, j, l = rows.T
+    """V after some steps of L-BFGS on the mean sigmoid of the comparisons; its largest singular value is 1."""
+    i, j, l = rows.T  # points, targets and impostors
 
     def cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
         P = Z @ flat.reshape(V.shape)

@@ -31,7 +31,7 @@ SAVABLE = {
     "SemidefiniteResult": "bregmat.applications.semidefinite.program",
     "ShrinkResult": "bregmat.applications.correlation.shrink",
     "SoftmaxResult": "bregmat.applications.softmax.nearest",
-    "UnfoldResult": "bregmat.applications.unfolding.result",
+    "UnfoldResult": "bregmat.applications.unfolding",
 }
 # Module -> names of classes that occur only as attributes of those above.
 _PARTS = {

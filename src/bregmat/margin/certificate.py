@@ -88,10 +88,10 @@ class Machine:
 
     def compute_exactly(self, rows: np.ndarray) -> None:
         """Compute the values at ``rows`` in float64."""
-        x, kernel, support = self.x, self.problem.kernel, np.flatnonzero(self.x)
         rows = rows[self.error[rows] > 0]
         if len(rows) == 0:
             return
+        x, kernel, support = self.x, self.problem.kernel, np.flatnonzero(self.x)
         # Sums between support vectors use every kernel value twice, so they are computed together.
         if 2 * len(np.intersect1d(rows, support, assume_unique=True)) > len(support):
             self.f[support] = kernel.sums(support, support, x[support])
@@ -119,13 +119,12 @@ class Machine:
     # ---------------------------------------------------------------- values and intercept
     def certify(self) -> MarginCertificate:
         """Compute the gap: values that matter in float64, the best intercept, then the sum of the contributions."""
-        problem, counts = self.problem, self.problem.counts
         self.compute_exactly(np.flatnonzero(self.x))
         # Other samples matter only within the margin. The best intercept for the known samples may move others into it.
         while True:  # at the latest until all values are known
             self.compute_exactly(self._possibly_within_margin())
-            self.known = np.flatnonzero((self.error == 0) & counts)
-            self.intercept = self._best_intercept() if problem.intercept else 0.0
+            self.known = np.flatnonzero((self.error == 0) & self.problem.counts)
+            self.intercept = self._best_intercept() if self.problem.intercept else 0.0
             if not len(self._possibly_within_margin()):
                 return self._gap()
 

@@ -3,7 +3,7 @@
 The paper has matrices of trace one. Matrices of trace tau are reduced to these by ``W / tau``, ``tau X`` and the learning rate
 ``eta / tau``, which gives the factors tau below. The spectral spread r is an upper bound of the largest minus the smallest
 eigenvalue of every instance. Losses are in units of the loss, spreads in units of an instance, divergences in units of the trace;
-c is dimensionless.
+c and q are dimensionless.
 """
 
 from __future__ import annotations
@@ -27,45 +27,38 @@ def largest_divergence(log_W: np.ndarray, *, trace: float = 1.0) -> float:
     return trace * (math.log(trace) - float(eigh(log_W)[0][0]))
 
 
-def balance(spread: float, divergence: float, *, loss_budget: float, trace: float = 1.0) -> float:
-    """The c for which the bound of Lemma 3.2 is tightest: ``r sqrt(2 tau Delta / l_max)``; inf for a loss budget of 0.
+def tightest_rate(divergence: float, *, loss_budget: float, spread: float, trace: float = 1.0) -> float:
+    """The learning rate for which the bound of Lemma 3.2 is tightest: ``2 c / (tau r^2 (2 + c))`` with ``c = r sqrt(2 tau Delta / l_max)``.
 
     Parameters
     ----------
-    spread, divergence, loss_budget, trace : float
-        r, ``Delta(U, W_1)``, l_max and tau; r and tau are positive.
+    divergence, loss_budget, spread, trace : float
+        ``Delta(U, W_1)``, l_max, r and tau. If one of the first two is 0, c is taken for infinite.
     """
-    if loss_budget == 0.0:
-        return math.inf
-    return spread * math.sqrt(2.0 * trace * divergence / loss_budget)
+    largest = 2.0 / (trace * spread * spread)
+    if loss_budget == 0.0 or divergence == 0.0:
+        return largest
+    c = spread * math.sqrt(2.0 * trace * divergence / loss_budget)
+    return largest * c / (2.0 + c)
 
 
-def learning_rate(c: float, spread: float, *, trace: float = 1.0) -> float:
-    """The learning rate of Lemma 3.2, ``eta = 2 c / (tau r^2 (2 + c))``; ``2 / (tau r^2)`` for c = inf."""
-    return (2.0 if math.isinf(c) else 2.0 * c / (2.0 + c)) / (trace * spread * spread)
+def squared_loss_bound(divergence: float, *, loss_of_U: float, eta: float, spread: float, trace: float = 1.0) -> float:
+    """The bound ``(1 + c/2) L_U + (1/2 + 1/c) tau r^2 Delta(U, W_1)`` of Lemma 3.2 (Tsuda 2004, eq. 6), with the c of the learning rate.
 
+    In terms of ``q = eta tau r^2 = 2 c / (2 + c)`` it is ``2 L_U / (2 - q) + Delta(U, W_1) / eta``; inf for q > 2, which belongs to no c.
 
-def balance_of_rate(eta: float, spread: float, *, trace: float = 1.0) -> float:
-    """The c whose learning rate in Lemma 3.2 is ``eta``, the inverse of :func:`learning_rate`; NaN if eta is too large for any c."""
-    # q = 2 c / (2 + c), which is below 2; equality is c = inf, up to rounding
+    Parameters
+    ----------
+    divergence, loss_of_U, eta, spread, trace : float
+        ``Delta(U, W_1)``, L_U, the learning rate, r and tau.
+    """
     q = eta * trace * spread * spread
     if q > 2.0 * (1.0 + 1e-12):
-        return math.nan
-    return math.inf if q >= 2.0 * (1.0 - 1e-12) else 2.0 * q / (2.0 - q)
-
-
-def total_loss_bound(c: float, divergence: float, *, loss_of_U: float, spread: float, trace: float = 1.0) -> float:
-    """The bound ``(1 + c/2) L_U + (1/2 + 1/c) tau r^2 Delta(U, W_1)`` of Lemma 3.2 (Tsuda 2004, eq. 6); inf for c = NaN.
-
-    Parameters
-    ----------
-    c, divergence, loss_of_U, spread, trace : float
-        c, ``Delta(U, W_1)``, L_U, r and tau; c may be inf.
-    """
-    if math.isnan(c):
         return math.inf
-    of_U = 0.0 if loss_of_U == 0.0 else (1.0 + c / 2.0) * loss_of_U  # inf * 0 would be NaN
-    return of_U + (0.5 + 1.0 / c) * trace * spread * spread * divergence
+    if loss_of_U == 0.0:
+        return divergence / eta
+    # q = 2, up to rounding, is c = inf
+    return math.inf if q >= 2.0 * (1.0 - 1e-12) else 2.0 * loss_of_U / (2.0 - q) + divergence / eta
 
 
 def convex_loss_bound(

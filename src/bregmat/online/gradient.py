@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import RegressorMixin, TransformerMixin
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from bregmat.base.checks import as_column, check_integer, check_positive
@@ -15,13 +15,13 @@ from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
 from bregmat.online.gradient_state import GradientState
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
-from bregmat.online.learner import StreamLearner, as_labels, undone_on_error
+from bregmat.online.learner import as_labels, undone_on_error
 from bregmat.online.settings import GradientSettings
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, Stream, Table, Values
 
 
 @on_one_blas_thread
-class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, StreamLearner, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Learn a positive definite matrix of fixed trace from a stream of linear measurements, with a loss bound.
 
     In every trial the learner sees an instance ``X_t``, predicts ``tr(W_t X_t)``, receives the label ``y_t`` and updates
@@ -345,13 +345,3 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, StreamLearne
             state = self._state or self._start(block.shape[1])
             state.check_assumptions(block, y)
             return state.learn(block, y)
-
-    # ------------------------------------------------------------------ for run_stream
-    def _check_early(self) -> None:
-        _ = self.settings
-
-    def _claimed_bound(self) -> float:
-        return self.loss_bound()
-
-    def _why_no_bound(self) -> str | None:
-        return self.void_

@@ -284,15 +284,11 @@ class GradientState:
             return math.inf
         settings = self.settings
         divergence = self.largest_divergence if U is None else bounds.relative_entropy(U, self.first_exponent())
-        spread, trace = settings.spectral_spread, settings.trace
+        known = {"eta": self.eta, "spread": settings.spectral_spread, "trace": settings.trace}
         if settings.is_squared:
-            # Lemma 3.2: (1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W_1), with the c that belongs to eta
-            c = bounds.balance_of_rate(self.eta, spread, trace=trace)
-            return bounds.total_loss_bound(c, divergence, loss_of_U=loss_of_U, spread=spread, trace=trace)
+            return bounds.squared_loss_bound(divergence, loss_of_U=loss_of_U, **known)
         slopes = float(self.totals[lanczos.SLOPES])  # sum_t l'(p_t, y_t)^2
-        return bounds.convex_loss_bound(
-            divergence, slopes, loss_of_U=loss_of_U, eta=self.eta, spread=spread, trace=trace
-        )
+        return bounds.convex_loss_bound(divergence, slopes, loss_of_U=loss_of_U, **known)
 
     def why_no_bound(self) -> str | None:
         """Why no bound holds for a matrix within the loss budget: an assumption failed, or there is no such matrix."""

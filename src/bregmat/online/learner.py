@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import column_or_1d
 
 from bregmat.base.checks import to_numpy
@@ -36,24 +35,6 @@ def undone_on_error(learner: Any, go_back: Callable[[], None] | None = None) -> 
         if go_back is not None:
             go_back()
         raise
-
-
-class StreamLearner(BaseEstimator):
-    """An estimator that :func:`bregmat.online.run_stream` can train."""
-
-    _takes_labels: ClassVar[bool] = True  # whether learn_one takes a label
-    _takes_senses: ClassVar[bool] = False  # whether learn_one takes a sense
-
-    def _check_early(self) -> None:
-        """Check the parameters as far as this is possible before the first example."""
-
-    def _claimed_bound(self) -> float:
-        """The bound on the total loss that needs no comparison matrix; NaN if there is none."""
-        return float("nan")
-
-    def _why_no_bound(self) -> str | None:
-        """The reason why :meth:`_claimed_bound` is infinite, if it is."""
-        return None
 
 
 def as_labels(learner: Any, y: Any) -> Any:

@@ -6,7 +6,7 @@ import warnings
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import RegressorMixin, TransformerMixin
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,12 +29,12 @@ from bregmat.constraints.columns import sense_codes
 from bregmat.estimators.base import validated
 from bregmat.estimators.mahalanobis import MahalanobisDistance, MahalanobisMetric
 from bregmat.objective.divergences import LogDet
-from bregmat.online.learner import StreamLearner, UnreachableLabelWarning, as_labels, undone_on_error
+from bregmat.online.learner import UnreachableLabelWarning, as_labels, undone_on_error
 from bregmat.typing import Points, Sense, Senses, Table, Values
 
 
 @on_one_blas_thread
-class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, StreamLearner):
+class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, BaseEstimator):
     """Learn a Mahalanobis metric from a stream of pairs of points with squared distances or bounds on them.
 
     In every trial the learner sees a difference ``z = x - x'``, predicts ``z' A_t z``, receives y and updates to
@@ -83,8 +83,6 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, StreamLe
     >>> learner.transform([[0.0, 0.0], [1.0, 1.0]]).shape
     (2, 2)
     """
-
-    _takes_senses = True
 
     n_features_in_: int
     _fixed: float  # the learning rate; 0 for "auto"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bregmat._kernels import online as kernels
@@ -16,7 +16,7 @@ from bregmat.base.checks import check_integer, check_positive, check_random_stat
 from bregmat.base.linalg import eigvalsh, sq_norms
 from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
-from bregmat.online.learner import StreamLearner, undone_on_error
+from bregmat.online.learner import undone_on_error
 from bregmat.typing import Points, RandomState, Values
 
 # d^3 times the rows of one call of the kernel, about half its operations; a call cannot be interrupted
@@ -26,7 +26,7 @@ MAX_SQ_NORM = 1e100  # steps along rows with larger squared norms would overflow
 
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
-class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner):
+class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Principal components from a stream, with an expected loss close to that of the best subspace in hindsight.
 
     Before every row x the learner has a density matrix W with no eigenvalue above 1/m, where ``m = d - k`` directions are discarded. W
@@ -79,8 +79,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     eta: float | None = None
     n_rounds: int | None = None
     random_state: RandomState = None
-
-    _takes_labels: ClassVar[bool] = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -216,9 +214,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     # ------------------------------------------------------------------ inside
     def __sklearn_is_fitted__(self) -> bool:
         return "_Vt" in vars(self)
-
-    def _claimed_bound(self) -> float:
-        return self.loss_bound()
 
     def _read(self, X: Points) -> np.ndarray:
         check_is_fitted(self)

@@ -96,11 +96,9 @@ class GradientSettings:
         """The learning rate as a number."""
         if self.eta != "bound":
             return self.eta
-        # Lemma 3.2 is tightest for c = r sqrt(2 Delta / l_max), with Delta at most its largest value over all U
-        divergence = bounds.largest_divergence(log_prior, trace=self.trace)
-        c = bounds.balance(self.spectral_spread, divergence, loss_budget=self.loss_budget, trace=self.trace)
-        # for d = 1 Delta and c are 0: W never changes, so that any rate will do
-        return bounds.learning_rate(c or math.inf, self.spectral_spread, trace=self.trace)
+        # Delta is at most its largest value over all U; it is 0 for d = 1, where W never changes and any rate will do
+        divergence, spread = bounds.largest_divergence(log_prior, trace=self.trace), self.spectral_spread
+        return bounds.tightest_rate(divergence, loss_budget=self.loss_budget, spread=spread, trace=self.trace)
 
     # ------------------------------------------------------------------ matrices and labels given by the user
     def read_prior(self, prior: Any, dim: int | None) -> np.ndarray:

@@ -90,6 +90,7 @@ class EmbeddingDisplay:
         scaled: Any = None,
         unlabeled: Any = None,
         ax: Any = None,
+        draw: bool = True,
     ) -> EmbeddingDisplay:
         """Draw points and their images.
 
@@ -105,8 +106,10 @@ class EmbeddingDisplay:
             The points with scaled columns, for a panel between the two.
         unlabeled : scalar, optional
             The value in `y` that means "no label".
-        ax : Axes or one for each panel, optional
-            Where to draw; one axes is divided.
+        ax : array of 2 or 3 Axes, optional
+            Where to draw: one for each panel.
+        draw : bool, default True
+            Draw at once; otherwise `plot` and `plot_view` do.
         """
         most_points = 2000
         before = before if hasattr(before, "shape") else np.asarray(before)
@@ -126,12 +129,21 @@ class EmbeddingDisplay:
         if scaled is not None:
             middle, fields["share_scaled"] = _principal(_take_rows(scaled, rows))
             fields["scaled"] = _turned(middle, first)
-        return cls(first, _turned(second, first), **fields).plot(ax=ax)
+        display = cls(first, _turned(second, first), **fields)
+        return display.plot(ax=ax) if draw else display
 
     def plot(self, ax: Any = None) -> EmbeddingDisplay:
-        """Draw; `ax` is one axes, which is divided, or one for each panel. Returns self."""
+        """Draw, in a new figure unless `ax` has one axes for each panel. Returns self."""
         names = [name for name in SUMMARY_COLUMNS if self._view(name)[0] is not None]
-        self.ax_ = self._panels(ax, len(names))
+        if ax is None:
+            require_matplotlib("a picture")
+            import matplotlib.pyplot as plt
+
+            ax = plt.subplots(1, len(names), figsize=(4.5 * len(names), 4.3), layout="constrained")[1]
+        self.ax_ = np.asarray(ax, dtype=object).ravel()
+        if len(self.ax_) != len(names):
+            raise ValueError(f"ax must be {len(names)} axes, one for each panel; got {len(self.ax_)}.")
+        self.figure_ = self.ax_[0].figure
         for panel, name in zip(self.ax_, names):
             self.plot_view(name, panel)
         if self.y is not None:
@@ -139,29 +151,6 @@ class EmbeddingDisplay:
             scale = max(1.0, (30 / self._size) ** 0.5)
             self.ax_[-1].legend(*self.ax_[0].get_legend_handles_labels(), markerscale=scale, **place)
         return self
-
-    def _panels(self, ax: Any, n_panels: int) -> NDArray[Any]:
-        """Return an array of axes side by side, and store their figure.
-
-        These are the axes of a new figure if `ax` is None, the axes in `ax`, or the single axes `ax` divided.
-        """
-        axes = np.asarray(ax, dtype=object).ravel()
-        if ax is None:
-            require_matplotlib("a picture")
-            import matplotlib.pyplot as plt
-
-            size = 4.5 * n_panels, 4.3
-            axes = plt.subplots(1, n_panels, figsize=size, layout="constrained", squeeze=False)[1].ravel()
-        elif len(axes) == 1 < n_panels:
-            grid = axes[0].get_subplotspec()
-            if grid is None:
-                raise ValueError(f"ax was not made by subplots, so it cannot be divided; pass {n_panels} axes.")
-            axes[0].remove()
-            axes = grid.subgridspec(1, n_panels).subplots(squeeze=False).ravel()
-        elif len(axes) != n_panels:
-            raise ValueError(f"ax must be one axes or {n_panels} axes; got {len(axes)}.")
-        self.figure_ = axes[0].figure
-        return axes
 
     def plot_view(self, name: str, panel: Axes) -> None:
         """Draw one panel: `name` is "as given", "scaled" or "learned"."""

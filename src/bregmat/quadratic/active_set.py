@@ -12,7 +12,6 @@ from bregmat._kernels import exchange, vectors
 from bregmat._kernels.arrays import RunPoint
 from bregmat.base.linalg import column_basis
 from bregmat.base.threads import single_thread_blas
-from bregmat.engine.status import ExitReason
 from bregmat.quadratic.free_set import FreeFactor
 from bregmat.quadratic.states import Minimum, QPState
 
@@ -74,7 +73,7 @@ class ExactActiveSet:
         with single_thread_blas():
             state = self.init(program, 0.0, np.minimum(np.maximum(start, 0.0), program.upper))
             n_iter = 0
-            while state.ended is None and n_iter < self.max_iter:
+            while not state.stalled and n_iter < self.max_iter:
                 if watch is not None and watch(state.x, state.reduced(), n_iter):
                     break
                 state.advance()
@@ -137,14 +136,14 @@ class ActiveSetState(QPState):
             return
         self.is_supplemented = False
         if code in (exchange.UNBOUNDED, exchange.DEFICIENT):
-            self.ended = ExitReason.STALLED
+            self.stalled = True
             return
         if code == exchange.FULL:  # the factor needs more memory
             return
         self._recompute_gradient()
         worst = float((self.program.violations(self.x, self.reduced()) * self.program.weights).max())
         if code == exchange.OPTIMAL and (worst <= self.allowed or worst > 0.5 * self.before):
-            self.ended = ExitReason.STALLED
+            self.stalled = True
         elif code != exchange.PAUSED:
             self.before = worst
 

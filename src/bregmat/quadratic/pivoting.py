@@ -11,7 +11,6 @@ import numpy as np
 from bregmat._kernels import descent, vectors
 from bregmat.base.pivoting import Exchanges
 from bregmat.base.tolerances import TINY
-from bregmat.engine.status import ExitReason
 from bregmat.quadratic.block_factor import BlockFactor
 from bregmat.quadratic.states import QPState
 
@@ -143,7 +142,7 @@ class PivotingState(QPState):
                 is_solved, wrong = self._refined(wrong)
         if not is_solved:
             if not is_single:
-                self.ended = ExitReason.STALLED
+                self.stalled = True
                 return
             self.factor = BlockFactor(self.A, np.float64)
             self.exchanges.restart()
@@ -151,11 +150,11 @@ class PivotingState(QPState):
         if not len(wrong):
             if not is_single:
                 self._refine(max_steps=2)
-            self.is_rough, self.ended = False, ExitReason.STALLED
+            self.is_rough, self.stalled = False, True
         self.x = np.minimum(np.maximum(self.v, 0.0), self.upper)
         moved = self.exchanges.choose(wrong) if len(wrong) else wrong
         if moved is None:
-            self.ended = ExitReason.STALLED
+            self.stalled = True
             return
         self.side[moved] = np.where(self.side[moved] != 0, 0, np.where(self.v[moved] <= 0.0, -1, 1))
 

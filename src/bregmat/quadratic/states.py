@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bregmat.engine.loop import State
-from bregmat.engine.status import ExitReason
 
 
 @dataclass(eq=False)
@@ -24,7 +23,7 @@ class QPState(State):
     ray: np.ndarray | None = None  # (n,) proven direction along which the objective falls without bound
     is_rough = False  # whether the point is no solution, so that a certificate is not worth a factorisation
     signal = np.inf
-    ended: ExitReason | None = None  # type: ignore[assignment]
+    stalled: bool = False
 
     def rising(self) -> Iterable[np.ndarray]:
         """The directions that raise the reduced gradient."""

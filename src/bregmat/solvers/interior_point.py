@@ -17,6 +17,7 @@ import numpy as np
 
 from bregmat.base.checks import check_positive
 from bregmat.base.linalg import add_diagonal, eigh, eigvalsh, symmetrize
+from bregmat.base.threads import seconds_left
 from bregmat.base.tolerances import EPS, TINY
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Factored, Iterate, Spectral, iterate_at_prior
@@ -116,10 +117,12 @@ class InteriorPoint(SolverWithNeeds):
 
 # ---------------------------------------------------------------------- a step
 def _corrected(equations: PathEquations) -> Step:
-    """Mehrotra's predictor and corrector."""
+    """Mehrotra's predictor and corrector; the predictor alone after the time limit."""
     far = 0.1  # largest fraction of tau to aim at; the centrality correctors make up for a short predictor
     tau = equations.at.tau
     predictor = equations.step(0.0)
+    if seconds_left() < 0:
+        return predictor
     # Mehrotra's rule: (tau after the predictor / tau)^3
     ahead = equations.complementarity(predictor) / tau
     goal = max(min(far, max(ahead**3, 1e-4)) * tau, equations.least_goal(predictor))
@@ -136,7 +139,7 @@ def _centred(equations: PathEquations, step: Step) -> Step:
     """Up to three centrality correctors (Gondzio 1996); another one follows if the last one lengthened the steps clearly."""
     max_steps, reach = 3, 0.3
     for _ in range(max_steps):
-        if step.shorter > 1.0 - reach / 3.0:
+        if step.shorter > 1.0 - reach / 3.0 or seconds_left() < 0:
             break
         other = equations.step(step.goal, equations.centred(step, reach))
         gain = other.primal + other.dual - step.primal - step.dual

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.semidefinite.program import SemidefiniteResult
-from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
+from bregmat.applications.unfolding import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.tolerances import CANCELLED, EPS, HALF_DIGITS, REPEATED, TINY
 from bregmat.certificates.result import MatrixResult

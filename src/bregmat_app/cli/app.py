@@ -36,7 +36,7 @@ from bregmat_app.cli.options import (
     reading,
     with_option_groups,
 )
-from bregmat_app.cli.show import bad_input, fail, note
+from bregmat_app.cli.show import ExitCode, bad_input, note
 
 _CONSTRAINTS_FILE = """
 The constraints file has one constraint per line and the columns relation,i,j,k,l,bound,sense,weight. Relations:
@@ -80,7 +80,12 @@ class Command(_PlainParameters, TyperCommand):
 
 
 class Group(_PlainParameters, TyperGroup):
-    """The command that holds all others."""
+    """The command that holds all others. What a command returns is its exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with bad_input():
+            code = super().invoke(ctx)
+        raise typer.Exit(code or ExitCode.SOLVED)
 
 
 class LearnCommand(Command):
@@ -123,10 +128,9 @@ def options(
     """Options of every command."""
     for name in modules or ():
         path = Path(name)
-        with bad_input():
-            if path.suffix == ".py":
-                sys.path.insert(0, str(path.parent.resolve()))
-            importlib.import_module(path.stem if path.suffix == ".py" else name)
+        if path.suffix == ".py":
+            sys.path.insert(0, str(path.parent.resolve()))
+        importlib.import_module(path.stem if path.suffix == ".py" else name)
 
 
 @app.command(cls=LearnCommand)
@@ -142,11 +146,11 @@ def learn(
         Words,
         reading("COLUMN,...", "Columns of words or codes to encode as one feature per category; may be repeated."),
     ] = None,
-) -> None:
+) -> int:
     """Learn a metric from points with labels, constraints, or both."""
     from bregmat_app.cli.learning import learn_points
 
-    raise typer.Exit(learn_points(points, columns, metric, output, constraints, names_in(categorical)))
+    return learn_points(points, columns, metric, output, constraints, names_in(categorical))
 
 
 @app.command(cls=Command)
@@ -167,9 +171,8 @@ def transform(
     """Map points with a learned metric, so that Euclidean distances are the learned ones."""
     from bregmat_app.cli.models import transform_points
 
-    with bad_input():
-        check_outputs({"--out": out}, [model, points])
-        n, dims = transform_points(model, points, out, missing=missing, encoding=encoding)
+    check_outputs({"--out": out}, [model, points])
+    n, dims = transform_points(model, points, out, missing=missing, encoding=encoding)
     note(f"{n:,} points in {dims} dimensions written to {out}")
 
 
@@ -192,14 +195,12 @@ def retrieve(
     out: ModelOut = None,
     random_state: Annotated[int, number("Seed of the held-out queries.", min=0)] = 0,
     quiet: Quiet = False,
-) -> None:
+) -> int:
     """Learn a map for the embeddings of queries and documents from right answers."""
     from bregmat_app.cli.retrieving import learn_retrieval
 
-    with bad_input():
-        check_outputs({"--out": out}, [queries, documents, relevant])
-        code = learn_retrieval(queries, documents, relevant, out, seed=random_state, quiet=quiet)
-    raise typer.Exit(code)
+    check_outputs({"--out": out}, [queries, documents, relevant])
+    return learn_retrieval(queries, documents, relevant, out, seed=random_state, quiet=quiet)
 
 
 @app.command(cls=Command)
@@ -207,9 +208,7 @@ def inspect(model: ModelFile) -> None:
     """Show what a model file holds: what it was learned from, its settings and its certificate or loss."""
     from bregmat_app.cli.models import tables_about
 
-    with bad_input():
-        tables = tables_about(model)
-    for table in tables:
+    for table in tables_about(model):
         show.stdout().print(table)
 
 
@@ -220,13 +219,11 @@ def correlation(
         Path, typer.Argument(metavar="MATRIX", help=f"A square table: {TABLES} It may have names of rows.")
     ],
     options: CorrelationOptions,
-) -> None:
+) -> int:
     """Replace a broken correlation matrix by the nearest valid one."""
     from bregmat_app.cli.correlation import repair_file
 
-    with bad_input():
-        code = repair_file(matrix, options)
-    raise typer.Exit(code)
+    return repair_file(matrix, options)
 
 
 @app.command(cls=Command)
@@ -235,12 +232,11 @@ def demo(
     out_dir: Annotated[Path, folder("Where models and reports go.")] = Path("bregmat-demo"),
     download: Annotated[bool, flag("Fetch missing data sets, checked by sha256.", "--download")] = False,
     quiet: Quiet = False,
-) -> None:
+) -> int:
     """Learn on real data (bundled, or the UCI sets in the folder BREGMAT_DATA) and show what it brings."""
     from bregmat_app.cli.papers import run_demo
 
-    with bad_input():
-        raise typer.Exit(run_demo(names, out_dir, download=download, quiet=quiet))
+    return run_demo(names, out_dir, download=download, quiet=quiet)
 
 
 @app.command(cls=Command)
@@ -252,26 +248,12 @@ def label(
         File,
         typer.Argument(metavar="POINTS", help=f"{POINTS} 20,000 at most.", show_default=False),
     ] = None,
-    demo: Annotated[bool, flag("Handwritten digits, as pictures.", "--demo")] = False,
 ) -> None:
     """Answer questions about points on a page that learns from the answers; nothing leaves this machine.
 
     Known labels (--labels) colour the points and are compared with the clusters; nothing is learned from them.
     """
-    if points is None and not demo and page.images is None:
-        raise fail("give POINTS, --images FOLDER or --demo")
-    if points is not None and demo:
-        raise fail("--demo takes no POINTS")
-    if points is None and (page.text or columns != ColumnOptions()):
-        raise fail("--demo brings its own pictures and labels" if demo else "a folder of pictures has no columns")
-    with bad_input():
-        from bregmat.base.checks import as_choice
-
-        as_choice("--prior", page.prior, ("auto", "identity", "variance"))
-    if not 0 < page.slack_weight < float("inf"):
-        raise fail(f"--slack-weight must be positive and finite; got {page.slack_weight}")
-    if demo and page.images:
-        raise fail("--demo brings its own pictures and labels")
+    page.check(points, columns)
     from bregmat_app.cli.labelling import label_points
 
     label_points(points, columns, page)
@@ -287,17 +269,16 @@ def reproduce_command(
     download: Annotated[bool, flag("Fetch missing data sets, checked by sha256.", "--download")] = False,
     list_names: Annotated[bool, flag("Print the names and stop.", "--list")] = False,
     quiet: Quiet = False,
-) -> None:
+) -> int:
     """Rerun figures and tables of the papers and compare the numbers. Data from BREGMAT_DATA, or --download.
 
     Most take a minute or a few. Finished parts are kept in the folder, and the same command continues after an interruption.
     """
     if full and small:
-        raise fail("--full and --small exclude each other")
+        raise ValueError("--full and --small exclude each other")
     from bregmat_app.cli.papers import list_experiments, reproduce_all
 
     if list_names:
-        list_experiments()
-        return
+        return list_experiments()
     size = "full" if full else "small" if small else "default"
-    raise typer.Exit(reproduce_all(names, out, size=size, download=download, page=page, quiet=quiet))
+    return reproduce_all(names, out, size=size, download=download, page=page, quiet=quiet)

@@ -3,6 +3,7 @@
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from socket import socket
 from tempfile import TemporaryDirectory
@@ -14,7 +15,7 @@ from bregmat.base.threads import interruptible
 from bregmat.io.points import NoNumbersError
 from bregmat_app.cli.options import ColumnOptions, PageOptions, names_in
 from bregmat_app.cli.points import PointTable, find_labels, find_sample_ids, read_table
-from bregmat_app.cli.show import bad_input, note, stdout, warn
+from bregmat_app.cli.show import note, stdout, warn
 from bregmat_app.label.learning import LabelSettings
 from bregmat_app.label.points import (
     LabelPoints,
@@ -29,12 +30,18 @@ from bregmat_app.label.session import Session
 
 MOST_VALUES = 20  # cells of a row that are shown where there is neither a text nor a picture
 LARGEST_WHOLE = 1e15  # whole numbers above are shown with an exponent
+SOURCE = f"""from pathlib import {type(Path()).__name__}
+
+from bregmat_app.cli.labelling import read_label_points
+from bregmat_app.cli.options import ColumnOptions, PageOptions
+
+points = read_label_points({{!r}}, {{}}, {{}})
+"""
 
 
 def label_points(path: Path | None, columns: ColumnOptions, options: PageOptions) -> None:
     """Serve the page for a file of points, or for the demo, until Ctrl-C."""
-    with bad_input():
-        session, listening = _open(path, columns, options)
+    session, listening = _open(path, columns, options)
     from bregmat_app.label.safety import AccessControl
     from bregmat_app.label.server import serve
 
@@ -68,12 +75,8 @@ def _open(path: Path | None, columns: ColumnOptions, options: PageOptions) -> tu
         from bregmat_app.label.server import listen
     except ImportError as error:
         raise ImportError(f'`bregmat label` needs {error.name}: pip install "bregmat[cli,label]"') from error
-    if path is not None:
-        points, beside = _read(path, columns, options), path.with_name(path.name + ".label.jsonl")
-    elif options.images is not None:
-        points, beside = _read_folder(options.images), options.images.with_name(options.images.name + ".label.jsonl")
-    else:
-        points, beside = demo_points(), Path("bregmat-label-demo.jsonl")
+    points, given = read_label_points(path, columns, options), path or options.images
+    beside = Path("bregmat-label-demo.jsonl") if given is None else given.with_name(given.name + ".label.jsonl")
     named = f"features ({len(points.features)}): "
     note(named + (points.made or listed(points.features, 20)))
     settings = LabelSettings(prior=options.prior, slack_weight=options.slack_weight)
@@ -107,6 +110,23 @@ def _opened(link: str | None) -> Iterator[None]:
         file.write_text(redirect_page(link), encoding="utf-8")
         webbrowser.open(file.as_uri())
         yield
+
+
+def read_label_points(path: Path | None, columns: ColumnOptions, options: PageOptions) -> LabelPoints:
+    """Read the points of the page: a table, a folder of pictures, or the demo."""
+    if path is not None:
+        points = _read(path, columns, options)
+    else:
+        points = demo_points() if options.images is None else _read_folder(options.images)
+    shown = PageOptions(text=options.text, images=options.images)
+    return replace(points, source=SOURCE.format(path, _code(columns), _code(shown)))
+
+
+def _code(options: ColumnOptions | PageOptions) -> str:
+    """Return Python code that makes the options again."""
+    values = [(field, getattr(options, field.name)) for field in fields(options)]
+    given = ", ".join(f"{field.name}={value!r}" for field, value in values if value != field.default)
+    return f"{type(options).__name__}({given})"
 
 
 def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoints:

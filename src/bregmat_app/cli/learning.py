@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
 from bregmat.base.html import SummaryRow, listed, number
 from bregmat.constraints.constraints import Constraints
@@ -28,7 +27,7 @@ from bregmat_app.cli.measure import (
     scaled,
 )
 from bregmat_app.cli.options import ColumnOptions, LearnOutput, MetricOptions, check_outputs
-from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, note, warn
+from bregmat_app.cli.show import ExitCode, Progress, fail, note, warn
 from bregmat_app.report import FoldScores
 
 LONGEST_MEASUREMENT = 300.0  # seconds; folds that would take longer are left out
@@ -56,20 +55,17 @@ def learn_points(
 ) -> int:
     """Check the options, read the files and learn; the exit code."""
     if constraints is None and columns.labels is None:
-        raise fail("give --constraints FILE or --labels COLUMN (or both)")
+        raise ValueError("give --constraints FILE or --labels COLUMN (or both)")
     if output.folds == 1:
-        raise fail("--folds must be 2 at least, or 0, which leaves the test out; got 1")
-    with bad_input():
-        check_outputs({"--out": output.out, "--report": output.report}, [points, constraints])
-        if output.report is not None:
-            require_matplotlib("--report")
-        parameters = metric.parameters()
-        task = read_input(points, columns, categorical=categorical, constraints=constraints, prior=metric.prior)
-        if task.constraints is None and metric.n_constraints == 0:
-            raise ValueError(
-                "no constraints: --n-constraints 0 takes none from the labels, and --constraints is not given"
-            )
-        _check_task(task, metric)
+        raise ValueError("--folds must be 2 at least, or 0, which leaves the test out; got 1")
+    check_outputs({"--out": output.out, "--report": output.report}, [points, constraints])
+    if output.report is not None:
+        require_matplotlib("--report")
+    parameters = metric.parameters()
+    task = read_input(points, columns, categorical=categorical, constraints=constraints, prior=metric.prior)
+    if task.constraints is None and metric.n_constraints == 0:
+        raise ValueError("no constraints: --n-constraints 0 takes none from the labels, and --constraints is not given")
+    _check_task(task, metric)
     if task.has_measured_bounds and metric.prior == "auto":
         parameters["prior"] = "variance"  # the bounds were measured in it
     note(f"features ({len(task.feature_names)}): {listed(task.feature_names, 20)}")
@@ -97,8 +93,7 @@ def learn_task(task: LearnInput, parameters: dict[str, Any], output: LearnOutput
     learner, is_interrupted = _fit(task, parameters, output.quiet)
     elapsed = time.monotonic() - start
     if output.out is not None:
-        with bad_input():
-            save(output.out, learner, info=task.info)
+        save(output.out, learner, info=task.info)
     code = ExitCode.INTERRUPTED if is_interrupted else show.exit_code(learner.result_)
     maps = (task.X, scaled(task.X), learner.transform(task.X))
     summary = _agreement(task, learner, maps)
@@ -125,22 +120,15 @@ def learn_task(task: LearnInput, parameters: dict[str, Any], output: LearnOutput
 def _fit(task: LearnInput, parameters: dict[str, Any], quiet: bool) -> tuple[Any, bool]:
     """Return the fitted learner, and whether Ctrl-C stopped it early.
 
-    End the command without a learner: bad parameters (2), a proof of infeasibility (3), Ctrl-C before the first point (130).
+    End the command without a learner: a proof of infeasibility (3), Ctrl-C before the first point (130).
     """
-    learner, is_interrupted = MetricLearner(**parameters), False
+    learner, progress = MetricLearner(**parameters), Progress(f"learning from {task.name}", quiet)
     try:
-        with show.collected_warnings() as texts, Progress(f"learning from {task.name}", quiet) as progress:
-            learner.set_params(callback=progress).fit(task.X, task.target, constraints=task.constraints)
-    except KeyboardInterrupt:
-        is_interrupted = True
+        texts, is_interrupted = show.fit_until_interrupted(
+            learner, progress, task.X, task.target, constraints=task.constraints
+        )
     except SolverError as error:
         raise _failed(task, error) from error
-    except (ValueError, TypeError) as error:
-        raise fail(str(error)) from error
-    if not learner.__sklearn_is_fitted__():
-        note("interrupted before there was anything to keep; nothing is written", style="yellow")
-        raise typer.Exit(ExitCode.INTERRUPTED)
-    learner.set_params(callback=None)
     is_unlearned = learner.strategy_ is None
     task.warnings += [text for text in texts if not (is_unlearned and "better than not learning" in text)]
     if is_unlearned:
@@ -282,5 +270,4 @@ def _write_report(
         has_hard=is_any_hard(learner, learner.constraints_),
         held_out=held_out,
     )
-    with bad_input():
-        write_report(path, data)
+    write_report(path, data)

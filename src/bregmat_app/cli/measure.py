@@ -27,17 +27,20 @@ def scaled(X: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
     return X * inverse_deviations(X if like is None else like)
 
 
+def _row(name: str, value: Callable[[np.ndarray], Any], maps: Sequence[np.ndarray | None]) -> SummaryRow:
+    """The row of a measurement; no value for None in `maps`."""
+    before, among_scaled, after = (None if G is None else value(G) for G in maps)
+    return name, before, among_scaled, after
+
+
 def constraints_met(rows: Constraints, maps: Sequence[np.ndarray | None], *, all_soft: bool = False) -> SummaryRow:
     """Count the constraints that hold; no count for None in `maps`, where the bounds have other units."""
 
-    def text(G: np.ndarray | None) -> str | None:
-        if G is None:
-            return None
+    def text(G: np.ndarray) -> str:
         met = int(rows.satisfied(G).sum())
         return f"{met:,} ({met / rows.n_constraints:.0%})"
 
-    before, among_scaled, after = map(text, maps)
-    return (f"{'soft ' if all_soft else ''}constraints met, of {rows.n_constraints:,}", before, among_scaled, after)
+    return _row(f"{'soft ' if all_soft else ''}constraints met, of {rows.n_constraints:,}", text, maps)
 
 
 def fewer_met(rows: Constraints, start: np.ndarray, learned: np.ndarray) -> str | None:
@@ -69,8 +72,8 @@ def comparisons_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[
     if not (is_comparison := rows.where("is_comparison") & (rows.sense != 0)).any():
         return []
     comparisons = rows.select(is_comparison)
-    before, among_scaled, after = (float(_in_order(comparisons, G).mean()) for G in maps)
-    return [("the near point is closer than the far one", before, among_scaled, after)]
+    name = "the near point is closer than the far one"
+    return [_row(name, lambda G: float(_in_order(comparisons, G).mean()), maps)]
 
 
 def pairs_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[SummaryRow]:
@@ -79,8 +82,8 @@ def pairs_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[Summar
     if len(np.unique(rows.sense[is_pair])) < 2:
         return []
     pairs = rows.select(is_pair)
-    before, among_scaled, after = (float(roc_auc_score(pairs.sense < 0, pairs.values(G))) for G in maps)
-    return [("a similar pair is closer than a dissimilar one", before, among_scaled, after)]
+    name = "a similar pair is closer than a dissimilar one"
+    return [_row(name, lambda G: float(roc_auc_score(pairs.sense < 0, pairs.values(G))), maps)]
 
 
 def held_out_neighbours(
@@ -125,6 +128,8 @@ def k_means_nmi(maps: Sequence[np.ndarray], labels: np.ndarray, *, random_state:
     if len(rows) > MOST_CLUSTERED:
         rows = np.sort(np.random.default_rng(random_state).choice(rows, MOST_CLUSTERED, replace=False))
     k_means = KMeans(int(labels.max()) + 1, n_init=10, random_state=random_state)
-    found = (normalized_mutual_info_score(labels[rows], k_means.fit_predict(G[rows])) for G in maps)
-    before, among_scaled, after = map(float, found)
-    return ("k-means NMI, same points", before, among_scaled, after)
+
+    def nmi(G: np.ndarray) -> float:
+        return float(normalized_mutual_info_score(labels[rows], k_means.fit_predict(G[rows])))
+
+    return _row("k-means NMI, same points", nmi, maps)

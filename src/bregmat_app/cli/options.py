@@ -217,6 +217,7 @@ class CorrelationOptions:
 class PageOptions:
     """What the labelling page shows and where it is served."""
 
+    demo: Annotated[bool, flag("Handwritten digits, as pictures.", "--demo")] = False
     images: Annotated[
         File,
         folder("Pictures, named by a column image, file, filename or path, or by ids; or all of them, without POINTS."),
@@ -233,6 +234,20 @@ class PageOptions:
     resume: Annotated[bool, flag("Continue with the journal.", "--resume")] = False
     port: Annotated[int, number("Port; 0: any that is free.", min=0, max=65535)] = 0
     no_browser: Annotated[bool, flag("Only print the address of the page.", "--no-browser")] = False
+
+    def check(self, points: Path | None, columns: ColumnOptions) -> None:
+        """Check that there is one source of points, and the settings; `ValueError` otherwise."""
+        from bregmat.base.checks import as_choice, check_positive
+
+        has_columns = self.text is not None or columns != ColumnOptions()
+        if self.demo and (points or self.images or has_columns):
+            raise ValueError("--demo brings its own pictures and labels, and takes no POINTS")
+        if not (self.demo or points or self.images):
+            raise ValueError("give POINTS, --images FOLDER or --demo")
+        if points is None and has_columns:
+            raise ValueError("a folder of pictures has no columns")
+        as_choice("--prior", self.prior, ("auto", "identity", "variance"))
+        check_positive("--slack-weight", self.slack_weight, finite=True)
 
 
 def with_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from bregmat_app.cli import show
 from bregmat_app.cli.learn_input import LearnInput
 from bregmat_app.cli.learning import learn_task
 from bregmat_app.cli.options import LearnOutput
-from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, note
+from bregmat_app.cli.show import ExitCode, Progress, note
 from bregmat_papers import DataHome, Experiment, Report, experiment, experiment_names, reproduce
 from bregmat_papers.datasets import DataNotFoundError, load_dataset
 from bregmat_papers.page import check_page, plain, with_error, write_page
@@ -31,7 +31,7 @@ def run_demo(names: Sequence[str] | None, folder: Path, *, download: bool, quiet
     try:
         data = [load_dataset(name, download=download) for name in names]
     except DataNotFoundError as error:
-        raise fail(f"{error}; without data, `bregmat demo wine` runs") from error
+        raise ValueError(f"{error}; without data, `bregmat demo wine` runs") from error
     folder.mkdir(parents=True, exist_ok=True)
     files = [(check_writable(folder / f"{name}.bm"), check_writable(folder / f"{name}.html")) for name in names]
     about = "A metric is learned from class labels, with the defaults. The nearest-neighbour test uses held-out folds."
@@ -50,10 +50,11 @@ def run_demo(names: Sequence[str] | None, folder: Path, *, download: bool, quiet
     return code
 
 
-def list_experiments() -> None:
-    """Print names and titles."""
+def list_experiments() -> int:
+    """Print names and titles; the exit code."""
     rows = [(name, f"{experiment(name).title} ({experiment(name).source})") for name in experiment_names()]
     show.stdout().print(show.name_value_table(rows))
+    return ExitCode.SOLVED
 
 
 def reproduce_all(
@@ -64,17 +65,16 @@ def reproduce_all(
     The folder `out` holds tables, pictures and unfinished runs.
     """
     data = DataHome(download=download)
-    with bad_input():
-        chosen = [experiment(name) for name in dict.fromkeys(names or experiment_names())]
-        out.mkdir(parents=True, exist_ok=True)  # the page may go there
-        if page is not None:
-            check_page(page)
-            page = check_writable(page)
-        require_packages()
+    chosen = [experiment(name) for name in dict.fromkeys(names or experiment_names())]
+    out.mkdir(parents=True, exist_ok=True)  # the page may go there
+    if page is not None:
+        check_page(page)
+        page = check_writable(page)
+    require_packages()
     lacking: list[str] = []
     entries: list[tuple[Experiment, Report]] = []
     for item in chosen:
-        with bad_input(), Progress(item.name, quiet, state=_state, kept="what is done") as say:
+        with Progress(item.name, quiet, state=_state, kept="what is done") as say:
             try:
                 report = reproduce(item, out, size=size, data=data, progress=say)
             except DataNotFoundError as error:  # the data of other experiments may be there
@@ -89,10 +89,9 @@ def reproduce_all(
         _print(item, report)
     if lacking:
         kept = "" if page is None else f"; {page} is not written, since they would be missing there"
-        raise fail(f"not run for lack of data: {', '.join(lacking)}{kept}")
+        raise ValueError(f"not run for lack of data: {', '.join(lacking)}{kept}")
     if page is not None:
-        with bad_input():
-            write_page(page, entries)
+        write_page(page, entries)
         show.wrote("page", page)
     return ExitCode.SOLVED
 

@@ -20,16 +20,8 @@ def learn_retrieval(
     """Learn a map from three files, write it, and print the measures of held-out queries as given and learned; the exit code."""
     Q, D = read_points(queries), read_points(documents)
     grades = None if relevant is None else read_relevance(relevant, Q, D)
-    learner, is_interrupted = RetrievalLearner(random_state=seed), False
-    try:
-        with show.collected_warnings() as texts, show.Progress("learning", quiet, state=_state) as progress:
-            learner.set_params(callback=progress).fit(Q.X, D.X, grades)
-    except KeyboardInterrupt:
-        is_interrupted = True
-    if not learner.__sklearn_is_fitted__():
-        show.note("interrupted before there was anything to keep; nothing is written", style="yellow")
-        return show.ExitCode.INTERRUPTED
-    learner.set_params(callback=None)
+    learner, progress = RetrievalLearner(random_state=seed), show.Progress("learning", quiet, state=_state)
+    texts, is_interrupted = show.fit_until_interrupted(learner, progress, Q.X, D.X, grades)
     if out is not None:
         save(out, learner, info={"feature_names": list(Q.names)})
     for text in texts:

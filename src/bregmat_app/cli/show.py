@@ -68,6 +68,8 @@ def bad_input() -> Iterator[None]:
     """Turn the library's errors about arguments and files into one line and exit code 2."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # nobody reads along
     except OSError as error:
         if error.filename is None:
             raise fail(str(error)) from error
@@ -80,14 +82,25 @@ def bad_input() -> Iterator[None]:
         raise fail(error.problem if isinstance(error, CellError) else str(error)) from error
 
 
-@contextmanager
-def collected_warnings() -> Iterator[list[str]]:
-    """Collect the texts of the warnings raised inside, each once, in order, without those on interruptions."""
-    texts: list[str] = []
+def fit_until_interrupted(learner: Any, progress: "Progress", *data: Any, **more: Any) -> tuple[list[str], bool]:
+    """Fit a learner; return the texts of the warnings, each once, and whether Ctrl-C stopped it early.
+
+    End the command if there is nothing to keep.
+    """
+    is_interrupted = False
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield texts
-    texts += dict.fromkeys(str(warning.message) for warning in caught if warning.category is not InterruptWarning)
+        try:
+            with progress:
+                learner.set_params(callback=progress).fit(*data, **more)
+        except KeyboardInterrupt:
+            is_interrupted = True
+    if not learner.__sklearn_is_fitted__():
+        note("interrupted before there was anything to keep; nothing is written", style="yellow")
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    learner.set_params(callback=None)
+    texts = (str(warning.message) for warning in caught if warning.category is not InterruptWarning)
+    return list(dict.fromkeys(texts)), is_interrupted
 
 
 def exit_code(result: Any) -> int:

@@ -1,7 +1,5 @@
 """Answers of a person, with undo and redo, and the constraints that follow from them."""
 
-from __future__ import annotations
-
 import heapq
 import operator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Clusters of the points, spread from the groups of the answers, and how well they agree with known labels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

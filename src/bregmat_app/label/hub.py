@@ -5,8 +5,6 @@ receive the new map (a binary frame) and what is known with it, and then what ta
 answer arrives in between.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable
@@ -124,6 +122,7 @@ class Hub:
             "type": "details",
             "version": state.version,
             **await _run(self._searcher, session.details, state, clusters),
+            "unmeetable": await _run(self._searcher, session.unmeetable, state),
         }
         async with self._turn:
             if session.is_current(state):

@@ -1,7 +1,5 @@
 """The journal of answers: one line of JSON per event, written to disk before anything is computed from it."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,8 @@
-"""Learning from answers: a certified metric, its map and its violations."""
+"""Learning from answers: a certified metric, its map, its violations, and a proof that no metric meets all answers exactly."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,13 +15,12 @@ from bregmat.base.points import CheckedPoints
 from bregmat.base.sampling import sq_distances
 from bregmat.base.threads import cached_property
 from bregmat.certificates.result import MatrixResult
-from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.linear_maps import inverse_deviations
 from bregmat.estimators.selection import FEWEST_COMPARED
 from bregmat.nearest import nearest_metric
 from bregmat.typing import LossName
-from bregmat_app.label.answers import AnsweredRows
+from bregmat_app.label.answers import Answer, AnsweredRows, rows_of
 from bregmat_app.label.groups import Groups
 
 PERCENTILES = (25.0, 75.0)  # of squared distances: upper bound for the same, lower bound for different points
@@ -31,6 +31,7 @@ N_NEAREST = 3  # others of which priors are judged by
 MOST_COMPARED = 500  # answered points that priors are compared on
 # Standard errors by which the other prior must be better. With 0.5, the choice is worse on spambase (docs/label_internals.md).
 LEAD = 2.0
+PROOF_SECONDS = 2.0  # time limit of a proof
 
 
 @dataclass(frozen=True)
@@ -144,11 +145,30 @@ class Learning:
         return Learned(space, result.B, result, rows)
 
     def warm_up(self) -> None:
-        """Learn from two rows once, because some modules are loaded at their first use and would delay the first answer."""
-        near, far = self.start.near, self.start.far
-        pairs = Constraints.sq_distance([0, 1], [1, 2], [near, far], ["<=", ">="])
-        triple = Constraints.comparison([0], [1], [0], [2], near)
-        self.learn(AnsweredRows(pairs + triple, [frozenset({k}) for k in range(3)], [(k,) for k in range(3)]))
+        """Learn from two answers once, because some modules are loaded at their first use and would delay the first answer."""
+        answers = [Answer(1, "different", (0, 1)), Answer(2, "closer", (0, 1, 2))]
+        self.learn(rows_of(answers, self.start.near, self.start.far))
+
+    def unmeetable(self, learned: Learned, contradicting: set[int]) -> list[int]:
+        """Return answers, by number, of which it is proven that no metric of these features meets all exactly; none without a proof.
+
+        Rows of the answers `contradicting`, which contradict each other whatever the features, are left out.
+        """
+        rows, result, first = learned.rows, learned.result, learned.space.first
+        if rows is None or result is None or result.violation.max() <= MET:
+            return []  # the learned metric meets all of them
+        kept = np.flatnonzero([numbers.isdisjoint(contradicting) for numbers in rows.answers])
+        # two points with equal features are not different, nor is one of them closer to a third point
+        kind, i, j = np.array([(key[0], *key[-2:]) for key in rows.keys])[kept].T
+        found = kept[(kind > 0) & (first[i] == first[j]).all(axis=1)]
+        if not len(found) and len(kept):
+            with suppress(ValueError):  # a value is lost in the rounding of the points
+                hard = rows.constraints.select(kept)
+                proof = nearest_metric(
+                    self.points, hard, prior=learned.space.factor, tol=1e-3, max_seconds=PROOF_SECONDS
+                )
+                found = found if proof.conflict is None else kept[proof.conflict]
+        return sorted(frozenset().union(*(rows.answers[row] for row in found)))
 
     def gains(self, learned: Learned) -> np.ndarray:
         """Return log2 of the learned over the prior weight of each feature, shape (d,); 0 if a weight is zero."""

@@ -1,18 +1,16 @@
 """The points of the page with their names, texts, pictures and known labels, and features of texts and pictures."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.threads import cached_property, on_one_blas_thread
 
 MOST_POINTS = 20_000
 MOST_TEXT = 20_000  # characters of a text that are shown
@@ -39,7 +37,7 @@ class LabelPoints:
     classes: Sequence[str] | None = None  # known labels, for colours; empty if a point has none
     sample_id: np.ndarray | None = None  # (n,): what constraints name the points by; None for row numbers
     made: str = ""  # what the features were made by, if the points came without numbers
-    digest: str = field(init=False)
+    source: str = ""  # Python code that reads them again, as `points`
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
@@ -51,12 +49,16 @@ class LabelPoints:
             size, values = d if name == "features" else n, getattr(self, name)
             if values is not None and len(values) != size:
                 raise ValueError(f"{name} must have {size} entries; got {len(values)}")
-        digest = hashlib.sha256(repr((n, d)).encode())
+
+    @cached_property
+    def digest(self) -> str:
+        """What a journal knows the points by."""
+        digest = hashlib.sha256(repr(self.X.shape).encode())
         if self.made:  # another version of a library makes other features of the same texts or pictures
             digest.update(repr([self.made, *map(str, self.names), *(self.texts or ())]).encode())
         else:
             digest.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
-        object.__setattr__(self, "digest", digest.hexdigest())
+        return digest.hexdigest()
 
     @property
     def n(self) -> int:

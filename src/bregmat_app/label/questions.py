@@ -1,14 +1,12 @@
 """The next question: which of the groups does a point belong to?"""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Set
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
-from bregmat.base.sampling import sq_distances
 from bregmat_app.label.clusters import TINY, has_many, margins, scores
 from bregmat_app.label.groups import Groups, LabelClass
 
@@ -66,7 +64,7 @@ def next_question(
         if one.group in closed[groups.of.get(point, -1)]:
             continue
         some = groups.points(one)
-        sq = sq_to_members(mapped, np.array([point]), some)[0]
+        sq = cdist(mapped[[point]], mapped[some], "sqeuclidean")[0]
         offered.append(one)
         members.append([some[m] for m in np.argsort(sq, kind="stable")[:MOST_MEMBERS]])
         nearest.append(sq.min(initial=np.inf))
@@ -83,17 +81,11 @@ def _least_certain(
     some = rng.choice(free, min(COMPARED, len(free)), replace=False)
     if not chosen:
         return int(some[0])
-    nearest = np.stack([sq_to_members(mapped, some, members).min(axis=1) for members in chosen], axis=1)
+    nearest = np.stack([cdist(mapped[some], mapped[members], "sqeuclidean").min(axis=1) for members in chosen], axis=1)
     if len(chosen) == 1:
         return int(some[nearest[:, 0].argmax()])
     least = np.partition(nearest, 1, axis=1)
     return int(some[(least[:, 0] / np.maximum(least[:, 1], TINY)).argmax()])
-
-
-def sq_to_members(mapped: np.ndarray, some: np.ndarray, members: list[int]) -> np.ndarray:
-    """Return the squared distances of some points (rows) to the members of a group (columns)."""
-    sq = sq_distances(mapped, np.repeat(some, len(members)), np.tile(members, len(some)))
-    return sq.reshape(len(some), len(members))
 
 
 def _closed(groups: Groups, classes: list[int]) -> dict[int, set[int]]:

@@ -9,8 +9,6 @@ page begin with a secret, the key, and the cookie is bound to this path: a brows
 without the key it is not accepted.
 """
 
-from __future__ import annotations
-
 import html
 import secrets
 from collections.abc import Callable, Mapping

@@ -3,12 +3,12 @@
 Every address of the page begins with a secret, and only the link in the terminal leads there (:class:`Guard`, ``safety.py``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketClose
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bregmat_app.label.hub import Hub
 from bregmat_app.label.points import LARGE, SMALL
@@ -28,9 +29,10 @@ from bregmat_app.label.session import DOWNLOADS, Session, exported
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".csv": "text/csv",
-    ".json": "application/json", ".bm": "application/octet-stream"}  # fmt: skip
+    ".json": "application/json", ".bm": "application/octet-stream", ".py": "text/x-python"}  # fmt: skip
 FILES = {path.name for path in STATIC.iterdir() if path.suffix in TYPES}
 LONGEST_MESSAGE = 65_536  # bytes of one message of a tab
+MOST_WAITING = 64  # open connections that have not sent a request
 
 
 class Guard:
@@ -135,6 +137,25 @@ def make_app(session: Session, access: AccessControl) -> Starlette:
     return app
 
 
+class Connection(H11Protocol):
+    """A connection of a browser, or of any other process of this machine.
+
+    If too many connections have not sent a request, the oldest of them is closed. A limit on all connections would let idle
+    connections lock the owner out.
+    """
+
+    since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept the connection, and close the oldest waiting one if there are too many."""
+        super().connection_made(transport)
+        self.since = self.loop.time()
+        open_ones: Iterable[Any] = self.connections
+        waiting = [other for other in open_ones if isinstance(other, Connection) and other.cycle is None]
+        if len(waiting) > MOST_WAITING:
+            min(waiting, key=lambda other: other.since).transport.abort()
+
+
 def listen(port: int) -> socket.socket:
     """Return a socket that listens on the loopback address; port 0 means any that is free. OSError names the address."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -156,7 +177,7 @@ def serve(session: Session, access: AccessControl, listening: socket.socket) -> 
     app = make_app(session, access)
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=Connection,
         log_level="error",
         access_log=False,
         ws="websockets-sansio",

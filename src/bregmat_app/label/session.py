@@ -1,7 +1,5 @@
 """A session of the page: journal, answers, metric, map, downloads. Every change goes through :meth:`Session.say`; the rest is data."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save, write_constraints
 from bregmat_app.label.answers import Answer, Answers, rows_of
@@ -28,10 +27,20 @@ from bregmat_app.label.questions import next_question
 MOST_SHOWN = 60  # points of one answer that the page marks
 MOST_NEIGHBOURS = 6  # of a chosen point
 FEATURES = 6  # shown with the largest gains, and as many with the largest losses
-DOWNLOADS = ("labels.csv", "labels.json", "constraints.csv", "model.bm")
+DOWNLOADS = ("labels.csv", "labels.json", "constraints.csv", "model.bm", "report.html", "learn.py")
 RECENT = 10  # answers whose effect on the labels is shown
 # When it is time to stop: share of the labels that the last answers change, and share of the labels that are clear.
 FEW_CHANGED, MOST_DECIDED = 0.01, 0.9
+LEARN_AGAIN = '''"""Learn the model of the labelling page from constraints.csv, bit for bit with the same versions on the same processor."""
+
+import bregmat
+from bregmat.io import read_constraints
+{source}
+constraints = read_constraints("constraints.csv", id_type={id_type})
+learner = bregmat.{learner}
+learner.fit(points.X, constraints=constraints, sample_id={ids})
+print(learner.result_.status, learner.get_mahalanobis_matrix().shape)
+'''
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +208,10 @@ class Session:
             "contradictions": Links(state.answers).contradictions(),
         }
 
+    def unmeetable(self, state: SessionState) -> list[int]:
+        """Return answers that no metric of these features meets exactly, by proof, although they do not contradict each other."""
+        return self.learning.unmeetable(state.learned, set().union(*Links(state.answers).contradictions()))
+
     def cluster_list(self, state: SessionState, clusters: Clusters) -> list[dict[str, Any]]:
         """Return key, name, size and number of answered points of the cluster of each class."""
         found = []
@@ -284,12 +297,35 @@ def exported(session: Session, state: SessionState, name: str) -> bytes:
     if state.learned.rows is None:
         raise ValueError("there are no answers yet, so there is nothing to download")
     points, rows = session.points, state.learned.rows.constraints
+    learner = MetricLearner(**asdict(session.settings) | {"prior": state.learned.space.name})
+    if name == "learn.py":
+        id_type, ids = ("int", None) if points.sample_id is None else ("str", "points.names")
+        return LEARN_AGAIN.format(source=points.source, learner=learner, id_type=id_type, ids=ids).encode()
+    if name == "report.html":
+        return _report(points, rows, learner, len(state.answers)).encode()
     with tempfile.TemporaryDirectory(prefix="bregmat-label-") as folder:
         out = Path(folder) / name
         if name == "model.bm":
-            learner = MetricLearner(**asdict(session.settings) | {"prior": state.learned.space.name})
             learner.fit(points.X, constraints=rows)
             save(out, learner, info={"source": points.title, "feature_names": list(points.features)})
         else:
             write_constraints(out, rows if points.sample_id is None else replace(rows, ids=np.array(points.names)))
         return out.read_bytes()
+
+
+def _report(points: LabelPoints, rows: Constraints, learner: MetricLearner, n_answers: int) -> str:
+    """Fit the learner and return its report."""
+    from bregmat_app.report import ReportData, render_report
+
+    data = ReportData(
+        title=f"Metric learned from {n_answers} answers on {points.title}",
+        result=learner.fit(points.X, constraints=rows).result_,
+        X=points.X,
+        constraints=rows,
+        y=None if points.classes is None else np.array([name or None for name in points.classes], dtype=object),
+        learner=learner,
+        settings=learner.get_params(),
+        sample_id=points.names,
+        has_hard=False,
+    )
+    return render_report(data)

@@ -1,24 +1,18 @@
 """The content of a report, collected by the caller, and the scores of nearest neighbours on held-out points."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
 
 from bregmat.base.html import SummaryRow
+from bregmat.certificates.result import MatrixResult
+from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.linear_maps import inverse_deviations
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from bregmat.certificates.result import MatrixResult
-    from bregmat.constraints.constraints import Constraints
-
 
 TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
 
@@ -34,16 +28,14 @@ class FoldScores:
     has_values: bool = False
 
     @property
-    def accuracy(self) -> tuple[float, float, float]:
+    def accuracy(self) -> list[float]:
         """Mean score as given, scaled, and learned."""
-        before, among_scaled, after = self.scores.mean(axis=0).tolist()
-        return before, among_scaled, after
+        return self.scores.mean(axis=0).tolist()
 
     @property
-    def spread(self) -> tuple[float, float, float]:
-        """Standard deviation of the score over folds."""
-        before, among_scaled, after = self.scores.std(axis=0, ddof=1).tolist()
-        return before, among_scaled, after
+    def spread(self) -> list[float]:
+        """Standard deviation of the score over folds, as given, scaled, and learned."""
+        return self.scores.std(axis=0, ddof=1).tolist()
 
     @property
     def best_without(self) -> int:

@@ -145,22 +145,19 @@ def _summary(data: ReportData) -> SimpleNamespace | None:
 
 
 def _embedding(data: ReportData) -> SimpleNamespace:
-    def first(ax: Any) -> Any:
-        return EmbeddingDisplay.from_data(data.points, data.mapped, data.y, scaled=data.scaled, ax=ax)
-
-    _, display = picture(first, name="embedding", size=(9, 3), alt="")
+    display = EmbeddingDisplay.from_data(data.points, data.mapped, data.y, scaled=data.scaled, draw=False)
     pictures = [
-        picture(partial(display.plot_view, view), name=f"embedding-{k}", size=(3.6, 3.5), alt=f"The points, {view}")[0]
+        picture(partial(display.plot_view, view), name=f"embedding-{k}", size=(3.6, 3.5), alt=f"The points, {view}")
         for k, view in enumerate(SUMMARY_COLUMNS)
     ]
-    m, n = len(display.rows), display.n_points
+    m, n = len(display.before), data.X.shape[0]
     sampled = f" {m:,} of the {n:,} points are drawn." if m < n else ""
     caption = (
         "The first two principal components of the points as given, with columns scaled, and after the learned map. Units are equal on "
         f"both axes. The axis labels contain their share of the variance.{sampled}"
     )
     legend = [(name, color, _MARKERS[marker]) for name, color, marker in display.legend_entries()]
-    return _figure("embedding", "The points in two dimensions", pictures, caption, legend)
+    return _section("embedding", "The points in two dimensions", pictures=pictures, caption=caption, legend=legend)
 
 
 def _violations(data: ReportData) -> SimpleNamespace | None:
@@ -226,11 +223,6 @@ def _learned(data: ReportData) -> SimpleNamespace:
     return _section("learned", "What was learned", lead=lead, kinds=kinds, settings=settings)
 
 
-def _section(name: str, heading: str, *, template: str | None = None, **content: Any) -> SimpleNamespace:
-    """The name, heading and values of a section, and its template, by default that of its name."""
-    return SimpleNamespace(name=name, heading=heading, template=f"{template or name}.html", **content)
-
-
-def _figure(name: str, heading: str, pictures: list[str], caption: str, legend: Any = ()) -> SimpleNamespace:
-    """A section of pictures with a legend and a caption."""
-    return _section(name, heading, template="figure", pictures=pictures, caption=caption, legend=legend)
+def _section(name: str, heading: str, **content: Any) -> SimpleNamespace:
+    """The name, heading and values of a section; the template has its name."""
+    return SimpleNamespace(name=name, heading=heading, template=f"{name}.html", **content)

@@ -1,7 +1,5 @@
 """Displays as inline SVG whose lines and text take the colours of the page, light or dark."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings
@@ -21,10 +19,10 @@ _PLACEHOLDERS: Mapping[str, str] = {
 _INK, _SOFT, _LINE, _ = _PLACEHOLDERS
 
 
-def picture(draw: Callable[[Any], Any], *, name: str, size: tuple[float, float], alt: str) -> tuple[str, Any]:
-    """Draw a new figure (its size is in inches) and return it as SVG text, with the return value of `draw`.
+def picture(draw: Callable[[Any], Any], *, name: str, size: tuple[float, float], alt: str) -> str:
+    """Draw a new figure (its size is in inches) and return it as SVG text.
 
-    `draw` is called with the only axes of the figure, which a display divides if it needs more. The name is the prefix of all ids
+    `draw` is called with the only axes of the figure. The name is the prefix of all ids
     inside the SVG, because pictures on one page must not share them. `alt` describes the picture for readers who cannot see it.
     """
     require_matplotlib("a report")
@@ -44,13 +42,13 @@ def picture(draw: Callable[[Any], Any], *, name: str, size: tuple[float, float],
         mpl.rcParams.update(settings)
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
-        display = draw(figure.subplots())
+        draw(figure.subplots())
         buffer = io.StringIO()
         with warnings.catch_warnings():
             # characters that the font of Matplotlib lacks; the browser has them
             warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
             figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, dpi=200)
-    return _inline(buffer.getvalue(), name, size[0], alt), display
+    return _inline(buffer.getvalue(), name, size[0], alt)
 
 
 def _inline(svg: str, name: str, width: float, alt: str) -> str:

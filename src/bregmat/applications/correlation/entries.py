@@ -53,6 +53,11 @@ class Entries:
         return len(self.i) > 0
 
     @property
+    def n_free(self) -> int:
+        """Number of entries i < j that are not prescribed."""
+        return self.n * (self.n - 1) // 2 - len(self.i)
+
+    @property
     def rows(self) -> np.ndarray:
         """Row and column number of each entry, shape (c, 2)."""
         k = np.arange(self.n)

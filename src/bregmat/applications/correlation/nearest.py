@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from bregmat.applications.correlation.entries import Entries
 from bregmat.applications.correlation.input import MatrixInput, read_fixed, read_input, weights_of_known
 from bregmat.applications.correlation.newton import EntryNewton
-from bregmat.applications.correlation.path import FreeEntryPath
+from bregmat.applications.correlation.path import MAX_FREE, FreeEntryPath
 from bregmat.applications.correlation.problem import CorrelationProblem
 from bregmat.applications.correlation.rank import of_rank
 from bregmat.applications.correlation.result import CorrelationResult
@@ -302,11 +301,9 @@ def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, lo
     plan = [(newton, limit)]
     if problem.divergence.is_congruence_invariant:
         plan = [(newton, min(QUICK_LOGDET, limit)), (AUTO["afar"], limit)]
-    elif problem.entries.has_pairs and problem.is_whole:
+    elif problem.entries.has_pairs and problem.is_whole and 0 < problem.entries.n_free <= MAX_FREE:
         path = FreeEntryPath()
-        with suppress(TypeError):  # too many entries are free
-            path.check(problem)
-            plan = [(newton, min(QUICK, limit)), (path, min(path.max_iter, limit)), *plan]
+        plan = [(newton, min(QUICK, limit)), (path, min(path.max_iter, limit)), *plan]
     return solve_sequence(problem, plan, tol=tol, log=log)
 
 

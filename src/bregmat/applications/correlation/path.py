@@ -55,10 +55,7 @@ class FreeEntryPath:
     max_iter: ClassVar[int] = 60
 
     def check(self, problem: CorrelationProblem) -> None:
-        """Raise for problems with too many free entries."""
-        n_free = problem.entries.n * (problem.entries.n + 1) // 2 - problem.c
-        if not (problem.entries.has_pairs and 0 < n_free <= MAX_FREE):
-            raise TypeError(f"{self.name} needs fixed entries, and 1 to {MAX_FREE} free ones; got {n_free}.")
+        """Accept every problem that is passed."""
 
     def init(self, problem: CorrelationProblem, tol: float, start: Any) -> _FreeState:
         """Start at a multiple of the identity."""

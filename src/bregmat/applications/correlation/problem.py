@@ -19,8 +19,9 @@ from bregmat.base.linalg import (
     triangular_solve,
 )
 from bregmat.base.threads import cached_property
-from bregmat.base.tolerances import EPS
+from bregmat.base.tolerances import EPS, FEASIBLE
 from bregmat.certificates.problem import MODEST, NearestMatrix, dual_bound
+from bregmat.certificates.restoration import with_met_rows
 from bregmat.engine.problem import Certificate, Proof
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.losses import Hard
@@ -167,14 +168,23 @@ class CorrelationProblem(NearestMatrix):
         known; otherwise the certificate is not feasible.
         """
         X = self._restored(state) if isinstance(state, DenseState) else None
+        violation, is_scaled = 0.0, X is not None and not self.entries.has_pairs
         if X is None:
-            return self._certified_by_rows(state)
+            X, violation = self._restored_by_rows(state)
         bound, mu = self._bound(state.dual)
         if bound == -np.inf:  # outside the domain; multipliers of 0 prove that the divergence is not negative
             bound, mu = self._bound(np.zeros_like(state.dual))
         objective = self.distance(X)
-        upper = np.inf if self.entries.has_pairs and shortfall(X) > 0.0 else objective
-        return CorrelationCertificate(dual=mu, objective=objective, dual_bound=bound, upper=upper, X=X)
+        upper = objective if is_scaled or (violation == 0.0 and shortfall(X) == 0.0) else np.inf
+        return CorrelationCertificate(
+            dual=mu,
+            objective=objective,
+            dual_bound=bound,
+            upper=upper,
+            max_violation=violation,
+            X=X,
+            null_space=self.blocks.null,
+        )
 
     def _restored(self, state: DenseState) -> np.ndarray | None:
         """The matrix of a state with its entries restored; None if that is not possible without a change of other entries."""
@@ -206,15 +216,30 @@ class CorrelationProblem(NearestMatrix):
         self.entries.write_inplace(X, b)
         return X
 
+    def _restored_by_rows(self, state: Any) -> tuple[np.ndarray, float]:
+        """The point of a state, restored to its rows by their Gram system, and its violation; 0 if the entries were written over it."""
+        met = with_met_rows(self, state.iterate, state.values, state.dual)
+        G = self.basis @ met.iterate.factor()
+        X = symmetrize(G @ G.T)
+        if not met.max_violation <= FEASIBLE:
+            return X, met.max_violation
+        self.entries.write_inplace(X, self.losses.bound)
+        return X, 0.0
+
     def _bound(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
         """``g(mu)`` less its rounding, and the weights that it holds for.
 
         For Frobenius T is formed from entries. They do not overlap, so each entry of T has one rounding however many are fixed.
+
+        A feasible X may have a small part in the span of eliminated null vectors. The Lagrangian is convex, and the bound takes its
+        minimizer X over the matrices without such a part. Along the null vectors, the gradient ``X - C + A*(mu)`` there is ``A*(mu) - C``.
         """
         D = self.divergence
         if D.keeps_range or not (self.is_whole and mu.any()):
             bound, mu = dual_bound(self, mu)
-            return bound - self._null_space_allowance(mu), mu
+            if not self.is_whole:
+                bound -= self.blocks.largest_decrease(self.entries.adjoint(mu) - self.mirror, self.blocks.excess)
+            return bound, mu
         t = eigvalsh(self.mirror - self.entries.adjoint(mu))
         if not np.isfinite(t).all():
             return -np.inf, mu
@@ -223,33 +248,6 @@ class CorrelationProblem(NearestMatrix):
         rounding = error * float(np.linalg.norm(D.inverse_link(t + error)))
         rounding += MODEST * EPS * (constant + conjugate + float(np.abs(linear).sum()))
         return float(constant - conjugate - linear.sum() - rounding), mu
-
-    def _null_space_allowance(self, mu: np.ndarray) -> float:
-        """The amount that is subtracted from the bound because a feasible X may have a small part in the span of the null vectors.
-
-        The Lagrangian is convex. The bound takes its minimizer X over the matrices without such a part. Along the null vectors, the
-        gradient ``X - C + A*(mu)`` at this minimizer is ``A*(mu) - C``.
-        """
-        return self.blocks.largest_decrease(self.entries.adjoint(mu) - self.mirror, self.blocks.excess)
-
-    def _certified_by_rows(self, state: Any) -> CorrelationCertificate:
-        """The point of a state, restored to its rows by their Gram system; the prescribed entries are written over their rounding."""
-        proof = super().certify(state)
-        G = self.basis @ proof.iterate.factor()
-        X, objective, upper, violation = symmetrize(G @ G.T), proof.objective, np.inf, proof.max_violation
-        if proof.is_feasible:
-            self.entries.write_inplace(X, self.losses.bound)
-            objective, violation = self.distance(X), 0.0
-            upper = np.inf if shortfall(X) > 0.0 else objective
-        return CorrelationCertificate(
-            dual=proof.dual,
-            objective=objective,
-            dual_bound=proof.dual_bound - self._null_space_allowance(proof.dual),
-            upper=upper,
-            max_violation=violation,
-            X=X,
-            null_space=None if self.is_whole else self.blocks.null,
-        )
 
     # ------------------------------------------------------------------ proofs of infeasibility
     def proof_beforehand(self) -> Proof | None:

@@ -68,8 +68,12 @@ def of_rank(
     # otherwise the start of the search, which has this rank
     if reason not in (ExitReason.INTERRUPTED, ExitReason.TIME, ExitReason.NONFINITE):
         reason = search.run()
+    value, L = search.least, search.factor(search.best)[0][:, :rank]
+    X = L @ L.T
+    np.fill_diagonal(X, 1.0)
+    certificate = replace(proof, objective=value, upper=value, max_violation=0.0, X=X, factor=L)
     name = f"{convex.solver} + factor_descent"
-    return log.outcome(search.certificate(), tol, reason, name, convex.n_iter + search.n_iter, by_own_rule=True)
+    return log.outcome(certificate, tol, reason, name, convex.n_iter + search.n_iter, by_own_rule=True)
 
 
 class _Ended(Exception):
@@ -115,7 +119,7 @@ class FactorSearch:
         """Search from the nearest matrix without a rank, then from C; return why the search ended."""
         from scipy.optimize import minimize  # loads on first use, which keeps ``import bregmat`` quick
 
-        options = {"maxcor": 20, "gtol": 1e-9, "ftol": 1e-15, "maxiter": STEPS, "maxfun": 10 * STEPS}
+        options = {"gtol": 1e-9, "ftol": 1e-15, "maxiter": self.limit + 1, "maxfun": 20 * self.limit + 20}
         A = self.C.copy()
         if self.has_variances:
             # principal factors: the largest correlation of a variable estimates the variance that it shares with others
@@ -164,7 +168,7 @@ class FactorSearch:
         short = np.minimum(length, LONGEST)
         return np.hstack([L * (short / np.maximum(length, LONGEST)), np.sqrt(1.0 - short**2)]).ravel()
 
-    def _factor(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def factor(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """V and the lengths of the rows W."""
         W = w.reshape(len(self.C), -1)
         length = np.linalg.norm(W, axis=1)[:, None]
@@ -172,10 +176,11 @@ class FactorSearch:
 
     def _cost(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective at the rows W, and its gradient with respect to them, both over ``size``."""
-        V, length = self._factor(w)
+        V, length = self.factor(w)
         L = V[:, : self.rank]
         # E = L L' - C; the diagonal of X is 1
-        E = L @ L.T - self.C
+        E = L @ L.T
+        E -= self.C
         diagonal = 1.0 - np.diag(self.C)
         np.fill_diagonal(E, 0.0)
         # gradient 2 E L with respect to V, orthogonal to the rows of V, over their lengths
@@ -184,11 +189,3 @@ class FactorSearch:
         G -= np.einsum("ij,ij->i", G, V)[:, None] * V
         G /= length * self.size
         return 0.5 * (float(np.vdot(E, E)) + float(diagonal @ diagonal)) / self.size, G.ravel()
-
-    def certificate(self) -> CorrelationCertificate:
-        """The matrix of the best factor, which is always feasible."""
-        value, L = self.least, self._factor(self.best)[0][:, : self.rank]
-        X = L @ L.T
-        np.fill_diagonal(X, 1.0)
-        dual, bound = self.convex.dual, self.convex.dual_bound
-        return CorrelationCertificate(dual=dual, objective=value, dual_bound=bound, upper=value, X=X, factor=L)

@@ -131,4 +131,4 @@ class VectorCyclic(_VectorSolver):
         return replace(new, finished=done, stalled=settings.corrected and moved == 0)
 
 
-SOLVERS = {"auto": VectorNewton(), VectorNewton.name: VectorNewton(), VectorCyclic.name: VectorCyclic()}
+SOLVERS: dict[str, Any] = {"auto": VectorNewton(), VectorNewton.name: VectorNewton(), VectorCyclic.name: VectorCyclic()}

@@ -197,6 +197,9 @@ line.addEventListener("details", ({ detail }) => {
   if (!shown || detail.version !== shown.version) return;
   details = detail;
   showGroups();
+  const n = detail.unmeetable.length;
+  $("unmeetable").hidden = !n;
+  $("unmeetable").textContent = `Not all answers can be met exactly: this is proven for ${n} of them, and it says something about the features, not about your answers. Keep them all. The metric weighs them against each other, and groups and labels use every one.`;
   showProgress();
   $("agreement-box").hidden = !detail.agreement;
   if (detail.agreement) fill($("agreement"), ...agreementRows(detail.agreement));

@@ -1,11 +1,15 @@
-"""Unfolding of points on a curved surface (Kulis 2009, section 6.3; Weinberger 2004)."""
+"""Unfolding of points on a curved surface: centred kernels that keep the distances between neighbours, and embeddings from them.
+
+Kulis 2009, section 6.3; Weinberger 2004.
+"""
 
 from __future__ import annotations
 
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import scipy
@@ -14,21 +18,90 @@ from scipy.spatial.distance import pdist, squareform
 from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.program import SemidefiniteResult
-from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
 from bregmat.base.tolerances import REPEATED, TINY
 from bregmat.certificates.result import MatrixResult
+from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor
 from bregmat.engine.loop import compose, returns_result, solve
+from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import Record
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import bind
 from bregmat.typing import DivergenceName, SolverName, Table, UnfoldObjective
 
+RTOL = 1e-3  # relative accuracy of squared distances, by default
 # an edge is a short cut if the path around it is longer than these multiples of the edge and of the median edge
 DETOUR, TYPICAL_DETOUR = 5.0, 10.0
 SMALLEST_START = 1e-3  # squared distance, over the mean, from which on slacks start at the width of the band
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class UnfoldResult(Result):
+    """A centred kernel that keeps the distances between neighbours, with its certificate (:func:`unfold`).
+
+    In addition to the attributes of :class:`bregmat.Result`:
+
+    Attributes
+    ----------
+    factor : ndarray, shape (n, r)
+        ``K = factor factor'``; columns are the principal axes of K, the longest first.
+    dual, values, violation : ndarray, shape (c,)
+        Dual weight, value and relative violation of each of the :attr:`constraints`.
+    pairs : ndarray of int, shape (m, 2)
+        Pairs of neighbours, with the smaller number first.
+    sq_distances : ndarray, shape (m,)
+        Their squared distances in the data.
+    prior_scale : float
+        The prior is this number times the projection onto the vectors whose entries sum to 0; 0 for the objective "variance".
+    rtol : float
+        Relative accuracy to which squared distances are kept.
+    n_components : int
+        Dimensions of :attr:`embedding`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import unfold
+    >>> angle = np.linspace(0.0, 3.0, 12)
+    >>> arc = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> result = unfold(arc, n_neighbors=2, n_components=1, objective="variance")
+    >>> steps = np.abs(np.diff(result.embedding[:, 0]))
+    >>> print(result.status, bool(steps.std() < 0.01 * steps.mean()))
+    OPTIMAL True
+    """
+
+    factor: np.ndarray
+    dual: np.ndarray
+    values: np.ndarray
+    violation: np.ndarray
+    pairs: np.ndarray
+    sq_distances: np.ndarray
+    prior_scale: float
+    rtol: float
+    n_components: int
+
+    _kind: ClassVar[Kind] = Kind("kernel")
+
+    @property
+    def embedding(self) -> np.ndarray:
+        """Coordinates of the points on the first principal axes of the kernel, shape (n, n_components)."""
+        return self.factor[:, : self.n_components]
+
+    @property
+    def spectrum(self) -> np.ndarray:
+        """Eigenvalues of the kernel, descending, shape (r,): the variance along each axis times n."""
+        return (self.factor * self.factor).sum(axis=0)
+
+    @property
+    def constraints(self) -> Constraints:
+        """The constraints on the distances of neighbours: an equality, or an upper and a lower bound for each pair."""
+        return distance_rows(self.pairs, self.sq_distances, self.rtol)
+
+    def kernel(self) -> np.ndarray:
+        """``K``, shape (n, n); its rows sum to 0."""
+        return self.factor @ self.factor.T
 
 
 @returns_result
@@ -163,6 +236,15 @@ def unfold(
         rtol=float(rtol),
         n_components=int(n_components),
     )
+
+
+def distance_rows(pairs: np.ndarray, sq: np.ndarray, rtol: float) -> Constraints:
+    """Squared distances of pairs (m, 2), kept to a relative accuracy: upper bounds, then lower bounds; or equalities for 0."""
+    i, j = pairs.T
+    if rtol == 0:
+        return Constraints.sq_distance(i, j, sq, "==")
+    upper = Constraints.sq_distance(i, j, sq * (1.0 + rtol), "<=")
+    return upper + Constraints.sq_distance(i, j, sq * (1.0 - rtol), ">=")
 
 
 def distinct_points(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
