@@ -277,7 +277,7 @@ def check_finite(name: str, A: Any, labels: Labels = None, *, hint: str = "") ->
     ----------
     name, labels, hint
         As in :func:`as_matrix`.
-    A : ndarray, or csr or csc array
+    A : ndarray or csr array
     """
     if np.isfinite(A.data if scipy.sparse.issparse(A) else A).all():
         return
@@ -381,7 +381,7 @@ def as_matrix(
         Of a square matrix.
     finite : bool
         False: NaN and infinities are allowed (not with ``symmetric``).
-    sparse : {None, "csr", "csc", "dense"}
+    sparse : {None, "csr", "dense"}
         Form to which a sparse matrix is converted; None raises for it.
     booleans, complex_too, empty : bool
         Whether truth values (which count as 0 and 1), complex numbers, and matrices without rows are allowed.
@@ -418,8 +418,7 @@ def _as_sparse(name: str, A: Any, form: str, complex_too: bool, copy: bool) -> A
     dtype = complex if kind == "c" else float
     if form == "dense":
         return A.toarray().astype(dtype, copy=False)
-    kinds = {"csr": scipy.sparse.csr_array, "csc": scipy.sparse.csc_array}
-    return kinds[form](A, dtype=dtype, copy=copy)
+    return scipy.sparse.csr_array(A, dtype=dtype, copy=copy)
 
 
 def asymmetry(

@@ -26,7 +26,7 @@ from bregmat.constraints.relations import (
     TRACE,
     Relation,
 )
-from bregmat.constraints.tables import frame_columns, table_rows, warn_of_left_out
+from bregmat.constraints.tables import frame_columns, table_rows
 from bregmat.typing import Labels, Matrices, Points, RandomState, Senses, Table, Values
 
 if TYPE_CHECKING:  # which imports this module
@@ -362,9 +362,8 @@ def from_frame(
     UserWarning
         Triplets that name a point twice, such as attention checks, are left out.
     """
-    table = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
-    warn_of_left_out(table, "frame")
-    return table.bounded(cls(**table.arguments), "frame", X, sample_id, random_state)
+    table = table_rows(cls, frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
+    return table.bounded("frame", X, sample_id, random_state)
 
 
 def with_bounds_from(

@@ -8,7 +8,6 @@ error that names the place.
 from __future__ import annotations
 
 import importlib
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 from bregmat.base.checks import as_choice, as_rectangular, generator, is_missing, similar_name
 from bregmat.base.points import as_points
 from bregmat.base.sampling import sq_distance_percentiles
+from bregmat.base.threads import warn_caller
 from bregmat.constraints.columns import SENSES, SYMBOLS, is_number_word
 from bregmat.constraints.relations import RELATIONS, SAMPLES, Relation, table_of
 from bregmat.constraints.tuples import TupleTable, read_tuples
@@ -62,40 +62,42 @@ class Row:
 # ---------------------------------------------------------------------- from columns
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """The rows of a table of constraints, or of pairs or triplets."""
+    """The constraints of a table, or of one of pairs or triplets, and the locations of their rows."""
 
-    arguments: dict[str, Any]  # of Constraints
+    rows: Any  # Constraints, whose bounds have no meaning if ``is_open``
+    where: Callable[[int], str]  # the location of a constraint, such as "line 7" or "row 6"
     samples: list[tuple[str, ...]]  # of each row, as words
     tuples: TupleTable | None = None  # how the table was read, if it is one of pairs or triplets
-
-    def row(self, k: int) -> int:
-        """The row of the table that constraint `k` is of."""
-        return k if self.tuples is None or self.tuples.rows is None else int(self.tuples.rows[k])
 
     @property
     def is_open(self) -> bool:
         """Whether the bounds follow from the points, by :meth:`Constraints.with_bounds_from`."""
         return self.tuples is not None
 
-    def bounded(self, rows: Any, table: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
-        """The ``Constraints`` of these rows, with bounds from the points if the table has none.
+    def bounded(self, table: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
+        """The constraints, with bounds from the points if the table has none.
 
         Parameters
         ----------
-        rows : Constraints
-            The constraints made of ``arguments``.
         table : object
-            Name of the table, for the message.
+            Name of the table, for messages.
         X, sample_id, random_state
             As in :meth:`Constraints.with_bounds_from`.
+
+        Warns
+        -----
+        UserWarning
+            Rows of triplets were left out.
         """
-        if not self.is_open:
-            return rows
+        if self.tuples is None:
+            return self.rows
+        if self.tuples.rows is not None:
+            warn_caller(f"{table} was read as {self.tuples.said}")
         if X is None:
             raise TypeError(
                 f"{table}: pairs and triplets without bounds need X=, the points whose squared distances give the bounds."
             )
-        return self.measured(rows, X, sample_id, random_state)
+        return self.measured(self.rows, X, sample_id, random_state)
 
     def measured(self, rows: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
         """Some of these rows, whose bounds are open, with bounds from the points.
@@ -115,10 +117,12 @@ class TableRows:
 
 
 def table_rows(
+    make: Callable[..., Any],
     columns: Mapping[str, Any],
-    place: Callable[[int], str],
+    where: Callable[[int], str],
     *,
     header: str,
+    path: Any = None,
     id_type: type | None = None,
     scores: str | None = None,
 ) -> TableRows:
@@ -126,18 +130,23 @@ def table_rows(
 
     Parameters
     ----------
+    make : callable
+        :class:`bregmat.Constraints`.
     columns : mapping of str to array-like, shape (c,)
         Missing cells are empty words, None, NaN or NA.
-    place : callable
-        Gives the place of a row, for messages.
+    where : callable
+        Gives the location of a row, for messages.
     header : str
         The place of the names of the columns, for messages.
+    path : Path, optional
+        The file of the table, for messages.
     id_type : {None, int, str, object}
         Type of the sample ids. None: integers if all of them are written as integers, otherwise strings; object: unchanged.
     scores : {None, "similarity", "distance"}
         The meaning of the last column of a table of pairs, if it holds scores.
     """
     as_choice("scores", scores, (None, "similarity", "distance"))
+    place = where if path is None else lambda row: f"{path}, {where(row)}"
     names = [str(name) for name in columns]
     if not names or not len(next(iter(columns.values()))):
         raise ValueError(f"{header}: no rows")
@@ -155,16 +164,12 @@ def table_rows(
     kept = None if tuples is None else tuples.rows
     n = len(cells["relation"])
     cells = {name: cells.get(name, np.full(n, "")) for name in COLUMNS}
-    placed = place if kept is None else lambda row: place(int(kept[row]))
-    rows = _Rows(cells, columns, placed, {} if tuples is None else tuples.called)
+    at = where if kept is None else lambda row: where(int(kept[row]))  # some rows of triplets are left out
+    place = at if path is None else lambda row: f"{path}, {at(row)}"
+    rows = _Rows(cells, columns, place, {} if tuples is None else tuples.called)
     samples = zip(*(cells[name].tolist() for name in SAMPLES))
-    return TableRows(rows.arguments(id_type), [tuple(word for word in row if word) for row in samples], tuples)
-
-
-def warn_of_left_out(rows: TableRows, table: object) -> None:
-    """Warn the caller of the caller that rows of triplets were left out."""
-    if rows.tuples is not None and rows.tuples.rows is not None:
-        warnings.warn(f"{table} was read as {rows.tuples.said}", stacklevel=3)
+    words_of = [tuple(word for word in row if word) for row in samples]
+    return TableRows(make(**rows.arguments(id_type)), at, words_of, tuples)
 
 
 def words(column: Any) -> np.ndarray:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
-from bregmat.constraints.tables import TableRows, columns_of, parse_sample_ids, table_rows, warn_of_left_out
+from bregmat.constraints.tables import TableRows, columns_of, parse_sample_ids, table_rows
 from bregmat.constraints.tuples import holds_numbers
 from bregmat.io import tables
 from bregmat.io.sources import TABLES, TEXT, file_kind, source_of
@@ -75,18 +73,7 @@ def read_constraints(
     2
     """
     table = read_placed_constraints(path, id_type=id_type, encoding=encoding, scores=scores)
-    warn_of_left_out(table.parsed, table.path)
-    return table.parsed.bounded(table.rows, table.path, X, sample_id, random_state)
-
-
-@dataclass(frozen=True, eq=False)
-class PlacedConstraints:
-    """Constraints of a file, with the locations of their rows."""
-
-    path: Path
-    rows: Constraints  # their bounds have no meaning if ``parsed.is_open``
-    parsed: TableRows  # sample ids as words, and the format of a table of pairs or triplets
-    where: Callable[[int], str]  # the location of a row, such as "line 7", or "row 6" of a .parquet file
+    return table.bounded(path, X, sample_id, random_state)
 
 
 def read_placed_constraints(
@@ -95,7 +82,7 @@ def read_placed_constraints(
     id_type: type | None = None,
     encoding: str | None = None,
     scores: str | None = None,
-) -> PlacedConstraints:
+) -> TableRows:
     """Read constraints with the locations of their rows; the table may have no bounds.
 
     Parameters
@@ -111,8 +98,8 @@ def read_placed_constraints(
         columns |= {name: np.array([*map(_unescaped, columns[name])]) for name in SAMPLES if name in columns}
     if table.has_decimal_commas:
         columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
-    rows = table_rows(columns, table.place, header=header, id_type=id_type, scores=scores)
-    return PlacedConstraints(source.path, Constraints(**rows.arguments), rows, lambda k: table.where(rows.row(k)))
+    how: Any = {"header": header, "path": source.path, "id_type": id_type, "scores": scores}
+    return table_rows(Constraints, columns, table.where, **how)
 
 
 # What spreadsheets take for a formula; numbers are none. Quotes before it come from earlier escapes, or are part of the name.

@@ -24,8 +24,6 @@ MAX_TESTED = 500  # number of training examples up to which a precomputed kernel
 MOST_SUPPORT = 1000  # a larger one is tested on at most so many support vectors ...
 SAMPLE = 300  # ... and on so many random examples
 
-# Constants of check_definite.
-
 
 # ---------------------------------------------------------------- eigenvalues
 @dataclass(frozen=True, eq=False)

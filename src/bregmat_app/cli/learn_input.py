@@ -10,9 +10,10 @@ import numpy as np
 from bregmat.base.checks import similar_name
 from bregmat.base.html import listed
 from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.tables import TableRows
 from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
 from bregmat.io import Points
-from bregmat.io.constraints import PlacedConstraints, read_placed_constraints
+from bregmat.io.constraints import read_placed_constraints
 from bregmat.io.points import NoNumbersError
 from bregmat_app.cli.options import ColumnOptions
 from bregmat_app.cli.points import (
@@ -123,7 +124,7 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
     id_type = int if names is None or names.dtype.kind == "i" else str
     table = read_placed_constraints(path, id_type=id_type, encoding=encoding)
     said = ""
-    if (tuples := table.parsed.tuples) is not None:
+    if (tuples := table.tuples) is not None:
         said = f"read as {tuples.said}"
         known = set() if names is None else set(names.tolist())
         if named := [name for name in tuples.called.values() if name in known]:  # a pair would be lost as a header
@@ -143,25 +144,25 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
     assert rows is not None
     if said:
         task.warnings.append(f"{file} was {said}")
-    if table.parsed.is_open and prior == "within":
+    if table.is_open and prior == "within":
         raise ValueError(
             f"{file} has no bounds, and --prior within has no scale to measure them in: take another prior"
         )
-    if table.parsed.is_open and prior in ("auto", *POINTS_PRIORS):
+    if table.is_open and prior in ("auto", *POINTS_PRIORS):
         seen = points_in_prior(np.asarray(task.X), "variance" if prior == "auto" else prior)
-        rows, task.has_measured_bounds = table.parsed.measured(rows, seen, None, 0), True
+        rows, task.has_measured_bounds = table.measured(rows, seen, None, 0), True
     places = np.flatnonzero(kept)
     task.constraints, task.place = rows, lambda k: f"{file}, {table.where(int(places[k]))}"
 
 
-def _unknown_points(task: LearnInput, table: PlacedConstraints, rows: np.ndarray, id_name: str | None) -> str:
+def _unknown_points(task: LearnInput, table: TableRows, rows: np.ndarray, id_name: str | None) -> str:
     """List the first unknown points of some rows, with their places and similar names of known points."""
     names = [] if task.sample_id is None else task.sample_id.tolist()
     known = {str(name) for name in names}
     words = [name for name in names if isinstance(name, str)]
     first: dict[str, int] = {}
     for row in rows.tolist():
-        for name in table.parsed.samples[row]:
+        for name in table.samples[row]:
             if name not in known:
                 first.setdefault(name, row)
     said = [
