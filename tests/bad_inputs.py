@@ -337,8 +337,6 @@ ENTRIES = {
             "slack_weight": WEIGHT,
             "solver": SETTING,
             "warm_start": {"array": EYE, "number": 1, "word": "x"},
-            "executor": count(1),
-            "block_size": count(1),
         }
         | LIMITS,
     ),

@@ -23,7 +23,6 @@ from bregmat.certificates.restoration import restore
 from bregmat.coordinates.priors import iterate_at_prior, kernel_coordinates, metric_coordinates
 from bregmat.engine.problem import Certificate, Proof
 from bregmat.solvers.base import MatrixState
-from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
 from states import saved_and_loaded
@@ -314,7 +313,7 @@ def test_a_hessian_of_many_columns_keeps_the_time_limit(rng):
     """It is computed in blocks; without it, neither a step nor a restoration is done."""
     A = rng.random((3, 20_000))
     problem, _ = NearestDistribution.build(np.ones(20_000), A, A @ rng.dirichlet(np.ones(20_000)), "==", 1.0)
-    solver = VectorNewton(DualNewton())
+    solver = VectorNewton()
     state = solver.init(problem, 1e-9, None)
     assert state.p != pytest.approx(problem.b, rel=1e-6)
     with time_limit(-1.0):

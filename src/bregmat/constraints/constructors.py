@@ -207,7 +207,7 @@ def entries(cls: type[Constraints], C: Table, *, weight: float = 1.0) -> Constra
 
 def trace(cls: type[Constraints], value: float, *, weight: float = 1.0) -> Constraints:
     """``tr K == value``, the sum over all rows of the data."""
-    return cls.of(TRACE, bound=value, weight=weight)
+    return cls.of(TRACE, bound=as_column("value", [value], 1), weight=weight)
 
 
 def linear(
