@@ -125,6 +125,16 @@ def test_weights_and_bounds(correlation):
     assert done.exit_code == 2 and "the columns are" in done.stderr
     done = correlation("broken.csv", "--upper", -0.6)
     assert done.exit_code == 3 and "INFEASIBLE" in done.stdout, (done.exit_code, done.output)
+    pairs = "(rates, credit), (rates, equity), (credit, equity)"
+    assert f"entries that contradict each other {pairs}" in " ".join(done.stdout.split())
+    pd.DataFrame(-BROKEN, NAMES, NAMES).to_csv("negative.csv")
+    done = correlation("broken.csv", "--weights", "negative.csv")
+    assert done.exit_code == 2 and "negative.csv: row 'rates', column 'rates' is -1; weights must not" in done.stderr
+
+
+def test_an_output_of_another_kind_is_refused_before_the_work(correlation):
+    done = correlation("broken.csv", "--out", "out.npy")
+    assert done.exit_code == 2 and "out.npy: cannot write a table to .npy" in done.stderr and not done.stdout
 
 
 @pytest.mark.parametrize("kind", ["lower", "upper", "short rows"])

@@ -38,6 +38,11 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
             f"{path}: the entry of {names[i]!r} and {names[j]!r} is empty, and its weight in {weights} is {W[i, j]:g}; "
             "the weight of an unknown entry is 0 or empty"
         )
+    if W is not None and len(negative := np.argwhere(W < 0)):
+        i, j = negative[0]
+        raise ValueError(
+            f"{weights}: row {names[i]!r}, column {names[j]!r} is {W[i, j]:g}; weights must not be negative"
+        )
     scaled: Any = options.scale or options.keep_variances or None
     if scaled is None and len(far := np.flatnonzero(np.abs(np.diagonal(C) - 1.0) > FAR_DIAGONAL)):
         name = names[far[0]]
@@ -53,6 +58,9 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     has_matrix = result.status in ("OPTIMAL", "FEASIBLE")
     rows = [("status", f"{result.status}: {result.advice}")]
     rows += _changes(names, C, result) if has_matrix else []
+    if result.conflict is not None:
+        pairs = [f"({names[i]}, {names[j]})" for i, j in result.conflict.tolist() if i != j]
+        rows.append(("entries that contradict each other", listed(pairs)))
     show.stdout().print(show.name_value_table(rows, f"{path.name}: {len(C)} x {len(C)} correlations"))
     repaired = np.asarray(result.covariance if options.keep_variances else result.matrix) if has_matrix else None
     if repaired is not None and out is not None:
