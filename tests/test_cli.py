@@ -217,6 +217,8 @@ def test_learn_from_constraints_named_by_id(bregmat, points, pairs, tmp_path):
     X = read_points(points).X
     W = load("model.bm").get_mahalanobis_matrix()
     assert W[0, 0] > 5 * W[1, 1]  # the column that tells the classes apart
+    for said in (done, bregmat("inspect", "model.bm")):  # without labels there is no strategy
+        assert "slack weight 1" in said.stdout and "strategy neighbors" not in said.stdout
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     assert X.shape == (60, 4)
 

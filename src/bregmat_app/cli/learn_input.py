@@ -100,6 +100,8 @@ def read_input(
             raise ValueError(f"labels {labels!r}: rows with a label: {n_known} of {len(X):,}; at least 2 are needed")
         task.class_names = () if task.has_values else class_names(values, task.labels)
         task.warnings += label_remarks(task.labels, labels, task.class_names, options.unlabeled)
+    else:
+        task.info["has_labels"] = False  # so the strategy has no effect
     task.warnings += table.unused(id_name, *categorical)
     if constraints is not None:
         if task.sample_id is not None:
