@@ -7,7 +7,7 @@ import pytest
 
 import bregmat
 from bregmat import Constraints, Factor, LogDet, MetricLearner, nearest_kernel, nearest_metric
-from bregmat.io import open_constraints, open_points
+from bregmat.io import open_constraints, open_points, read_constraints, write_constraints
 from bregmat.io.stored import StoredPoints
 from bregmat.operators import linear_maps
 from bregmat.operators.binding import bind
@@ -292,10 +292,28 @@ def test_relations_may_be_mixed_in_a_file(tmp_path):
     _, C = mixed_rows()
     C = C.select(np.random.default_rng(0).permutation(C.n_constraints))
     C.to_frame().to_parquet(tmp_path / "mixed.parquet")
-    (shard,) = open_constraints(tmp_path / "mixed.parquet").shards(10_000)
-    back = shard.read()
-    for name in ("relation", "index", "bound", "sense", "weight"):
-        assert np.array_equal(getattr(back, name), getattr(C, name))
+    write_constraints(tmp_path / "written.parquet", C)
+    write_constraints(tmp_path / "pairs.parquet", C.select(C.where("is_sq_distance")))
+    for path, expected in (
+        ("mixed.parquet", C),
+        ("written.parquet", C),
+        ("pairs.parquet", C.select(C.where("is_sq_distance"))),
+    ):
+        (shard,) = open_constraints(tmp_path / path).shards(10_000)
+        for back in (shard.read(), read_constraints(tmp_path / path)):
+            for name in ("index", "bound", "sense", "weight"):
+                assert np.array_equal(getattr(back, name), getattr(expected, name))
+            assert back.to_frame().equals(expected.to_frame())
+
+
+def test_kernels_take_data_in_memory(tmp_path):
+    X, C = soft_problem()
+    for prior, rows in (
+        (Factor(open_points(write_points(tmp_path / "p.npy", X))), C),
+        (X @ X.T, open_constraints(write_parquet(tmp_path / "pairs", C))),
+    ):
+        with pytest.raises(TypeError, match=r"in files, .*: nearest_metric\(G0, constraints, block_size"):
+            nearest_kernel(prior, rows, slack_weight=1.0)
 
 
 @pytest.mark.parametrize(

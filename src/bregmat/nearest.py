@@ -127,6 +127,11 @@ def nearest_kernel(
         callback=callback,
     )
     data = prior.G0 if isinstance(prior, Factor) else prior
+    if is_for_blocks(None, None, data, constraints):
+        raise TypeError(
+            "nearest_kernel takes data in memory; for points or constraints in files, with LogDet and a factor G0: "
+            "nearest_metric(G0, constraints, block_size=...)."
+        )
     space = None if isinstance(data, np.ndarray) else working_space(data)
     return _nearest(kernel_coordinates(prior, D), constraints, space, options)
 
