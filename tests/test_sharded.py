@@ -320,7 +320,7 @@ def test_kernels_take_data_in_memory(tmp_path):
     ("column", "value", "said"),
     [
         ("k", 3.0, "'sq_distance' takes no sample in column 'k'"),
-        ("i", np.nan, "i must hold row numbers or sample names; got nan in constraint 0"),
+        ("i", np.nan, "with the relation 'sq_distance', counted from 0: i must hold row .*; got nan in constraint 0"),
         ("weight", 0.0, "weight must be positive"),
         ("relation", None, "row 0: the relation is empty"),
     ],

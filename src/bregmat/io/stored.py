@@ -172,7 +172,7 @@ def _constraints_of(table: Any) -> Constraints:
         try:
             parts.append(Constraints.of(relation, *(cells[letter][rows] for letter in samples), **settings))
         except ValueError as error:
-            raise ValueError(f"relation {name!r}: {error}") from error
+            raise ValueError(f"among the rows with the relation {name!r}, counted from 0: {error}") from error
         order.append(rows)
     joined = reduce(add, parts)
     return joined if len(parts) == 1 else joined.select(np.argsort(np.concatenate(order)))
