@@ -438,6 +438,8 @@ def test_columns_of_words_are_named_and_columns_of_truths_are_features(bregmat, 
     assert done.exit_code == 0, done.output
     assert "note: not used: maker (not numeric); one-hot encoded with --categorical maker" in done.stderr
     assert "60 points, 5 features" in done.stdout
+    done = bregmat("learn", "points.csv", "--labels", "y", "--categorical", "maker,y")
+    assert done.exit_code == 2 and "--categorical y: the column of labels, or of names of rows, cannot" in done.stderr
 
 
 def test_columns_of_words_are_categories_or_names_of_rows(bregmat, tmp_path, data):

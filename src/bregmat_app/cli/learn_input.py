@@ -75,6 +75,10 @@ def read_input(
 
     Bounds that the file of constraints does not give are measured in the prior; for "auto", in scaled columns.
     """
+    if both := [name for name in categorical if name in (options.labels, options.id_column)]:
+        raise ValueError(
+            f"--categorical {both[0]}: the column of labels, or of names of rows, cannot be a feature, too"
+        )
     try:
         table = read_table(path, options, *categorical, may_lack_numbers=bool(categorical))
     except NoNumbersError as error:
