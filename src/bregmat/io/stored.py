@@ -140,7 +140,7 @@ class FileShard:
 
 
 def _constraints_of(table: Any) -> Constraints:
-    """Constraints from a table of pyarrow, relation by relation; messages count the constraints of each relation from 0.
+    """Constraints from a table of pyarrow, made for one relation after the other; messages count among the rows of a relation.
 
     :mod:`bregmat.constraints.tables` reads cells of any kind one by one. Here samples are row numbers of the data, and numbers are used
     as they are stored.

@@ -119,7 +119,9 @@ def _version(value: bool) -> None:
 def options(
     modules: Annotated[
         Words,
-        option("MODULE", "Import a module or .py file, which registers terms or solvers of your own.", "--import"),
+        option(
+            "MODULE", "Import a module or .py file, which registers divergences or relations of your own.", "--import"
+        ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")

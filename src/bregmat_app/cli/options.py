@@ -40,7 +40,7 @@ def option(
 number, named, file, column, folder = (partial(option, word) for word in ("NUMBER", "NAME", "FILE", "COLUMN", "FOLDER"))
 flag = partial(option, None)  # takes no value
 
-# in parts of the help page below the common options: how a table is read, and how is learned from it
+# options in the lower parts of the help page: how a table is read, and how the metric is learned
 reading, setting = (partial(option, panel=panel) for panel in ("Columns and cells", "How to learn"))
 
 # types of options without a default
@@ -201,7 +201,9 @@ class CorrelationOptions:
         False
     )
     weights: Annotated[File, file("Weights of the entries, a table like MATRIX; 0 or empty: unknown entry.")] = None
-    fixed: Annotated[File, file("Entries that stay as they are, a table like MATRIX: 1; else 0 or empty.")] = None
+    fixed: Annotated[
+        File, file("Entries that must not change: a table like MATRIX, 1 for these, 0 or empty for others.")
+    ] = None
     lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None
     upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None
 
