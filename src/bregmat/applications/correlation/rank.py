@@ -163,8 +163,8 @@ class FactorSearch:
         t, U = eigh(A)
         L = U[:, -self.rank :] * np.sqrt(np.maximum(t[-self.rank :], 0.0))
         length = np.linalg.norm(L, axis=1)[:, None]
-        if not self.has_variances:
-            return np.where(length > 0, L, np.eye(1, self.rank)).ravel()
+        if not self.has_variances:  # the gradient is in inverse proportion to the lengths, so all of them are 1
+            return (np.where(length > 0, L, np.eye(1, self.rank)) / np.where(length > 0, length, 1.0)).ravel()
         short = np.minimum(length, LONGEST)
         return np.hstack([L * (short / np.maximum(length, LONGEST)), np.sqrt(1.0 - short**2)]).ravel()
 
