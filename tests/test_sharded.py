@@ -200,6 +200,17 @@ def test_files_are_what_is_in_them(tmp_path):
     np.testing.assert_allclose(few.metric(), reference.metric(), rtol=1e-12, atol=1e-12)
 
 
+def test_kernels_from_files_are_those_of_a_metric(tmp_path):
+    X, C = soft_problem(c=1000)
+    points, rows = (
+        open_points(write_points(tmp_path / "points.npy", X)),
+        open_constraints(write_parquet(tmp_path / "pairs", C)),
+    )
+    for prior, constraints in ((Factor(points), C), (Factor(X), rows)):
+        with pytest.raises(TypeError, match=r"nearest_metric\(G0, constraints\) solves the same"):
+            nearest_kernel(prior, constraints, slack_weight=1.0)
+
+
 def replaced(path, X):
     other = path.with_name("other" + path.suffix)
     np.save(other, X)
