@@ -165,8 +165,8 @@ class FactorSearch:
         length = np.linalg.norm(L, axis=1)[:, None]
         if not self.has_variances:  # the gradient is in inverse proportion to the lengths, so all of them are 1
             return (np.where(length > 0, L, np.eye(1, self.rank)) / np.where(length > 0, length, 1.0)).ravel()
-        short = np.minimum(length, LONGEST)
-        return np.hstack([L * (short / np.maximum(length, LONGEST)), np.sqrt(1.0 - short**2)]).ravel()
+        L *= LONGEST / np.maximum(length, LONGEST)
+        return np.hstack([L, np.sqrt(1.0 - np.minimum(length, LONGEST) ** 2)]).ravel()
 
     def factor(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """V and the lengths of the rows W."""
