@@ -219,7 +219,7 @@ class Machine:
     def _without_slack(self, q: float, b: float, rounding: float = 0.0) -> tuple[float, float, float, float] | None:
         """Primal and dual objective, their distance and the factor of the machine divided by its smallest margin, up to rounding.
 
-        Its intercept before the division is b. None if there is no such machine within the bounds.
+        b is the intercept before the division. None if there is no such machine within the bounds.
         """
         problem, x, known = self.problem, self.x, self.known
         margins = problem.signs * (self.f + b)
@@ -260,7 +260,7 @@ class Machine:
 
     @cached_property
     def _sizes(self) -> tuple[float, float]:
-        """Euclidean norm and sum of the norms of the terms of a decision value, as far as they can be large."""
+        """Upper bounds of the Euclidean norm and of the sum of the terms ``|x_j K_ij|`` of every decision value."""
         terms, top = np.abs(self.x) * self.problem.lengths, float(self.problem.lengths.max())
         return float(np.sqrt(terms @ terms)) * top, float(terms.sum()) * top
 

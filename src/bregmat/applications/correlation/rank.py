@@ -77,7 +77,7 @@ def of_rank(
 
 
 class _Ended(Exception):
-    """A search ends for the reason that is the argument."""
+    """Ends a search; the argument is the exit reason."""
 
 
 @dataclass(eq=False)
@@ -138,7 +138,7 @@ class FactorSearch:
         return ExitReason.TOLERANCE
 
     def _follow(self, intermediate_result: Any) -> None:
-        """What SciPy calls after each step, by this name of the argument."""
+        """SciPy calls this after each step, with the point because the argument has this name."""
         self.n_iter += 1
         self._look(intermediate_result.x, self.size * intermediate_result.fun)
 
@@ -169,7 +169,7 @@ class FactorSearch:
         return np.hstack([L, np.sqrt(1.0 - np.minimum(length, LONGEST) ** 2)]).ravel()
 
     def factor(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """V and the lengths of the rows W."""
+        """V, whose rows are those of W divided by their lengths, and the lengths; w has all entries of W."""
         W = w.reshape(len(self.C), -1)
         length = np.linalg.norm(W, axis=1)[:, None]
         return W / length, length
