@@ -174,11 +174,13 @@ class Machine:
         problem, x, known = self.problem, self.x, self.known
         alpha, q = np.abs(x[known]), float(x[known] @ self.f[known])
         lost = self.imbalance_loss()
-        nothing = self.unproven(float(alpha.sum()) - 0.5 * q - lost)
-        # x'Kx below 0 by more than rounding: the kernel is not positive semidefinite, or has NaN
-        if not q >= -1e-12 * float(alpha @ problem.lengths[known]) ** 2:
-            return nothing
+        largest = float(alpha @ problem.lengths[known]) ** 2
+        # x'Kx below 0 by more than rounding: the kernel is not positive semidefinite, or has NaN, and weights prove no bound
+        if not q >= -1e-12 * largest:
+            return self.unproven(-np.inf)
         q = max(q, 0.0)
+        quadratic = 0.5 * (q + float(problem.ridge[known] @ alpha**2))
+        nothing = self.unproven(float(alpha.sum()) - quadratic - lost - 1e-15 * largest)  # the last: rounding of x'Kx
         if problem.loss == "hard":
             divided_sums = self._without_slack(q, self.intercept)
             return nothing if divided_sums is None else self._proven(*divided_sums)
