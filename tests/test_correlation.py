@@ -639,6 +639,20 @@ def test_rank_finds_what_was_planted(rng):
     assert result.objective < 1e-12
 
 
+def test_rank_moves_variables_outside_of_the_largest_components():
+    """Two groups whose correlations are rounding: components of one group have entries of about 1e-13 in the rows of the other."""
+    rng = np.random.default_rng(16)
+    groups = [np.corrcoef(rng.normal(size=(10, k))) for k in (4, 6)]
+    C = scipy.linalg.block_diag(*groups) + 1e-13 * rng.uniform(size=(20, 20))
+    C = (C + C.T) / 2
+    np.fill_diagonal(C, 1.0)
+    result = nearest_correlation(C, rank=2)
+    V = result.factor
+    G = 2 * (V @ V.T - C) @ V
+    G -= (G * V).sum(axis=1, keepdims=True) * V
+    assert np.abs(G).max() <= 1e-4  # a stationary point; at the start the largest entry is above 1
+
+
 # ---------------------------------------------------------------- indefinite and singular priors, factors
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
 def test_the_message_on_an_indefinite_matrix_says_how_to_clip_it(rng, divergence):

@@ -185,6 +185,15 @@ def test_large_prices(C):
         assert train_margin(problem, tol=EXACT).gap <= EXACT
 
 
+@pytest.mark.parametrize("C", [1e-8, 1e-14])
+def test_values_of_small_weights_keep_their_digits(rng, C):
+    """The values are of the size of C, and ``alpha / C`` is about 1."""
+    X, y = blobs(rng, 60)
+    problem = MarginProblem.build(kernel_source(X, gamma=0.5), y, C=C, squared_hinge=True, intercept=False)
+    result = train_margin(problem)
+    np.testing.assert_allclose(result.decision, gaussian(X, 0.5) @ (y * result.alpha), rtol=1e-9, atol=1e-12 * C)
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 def test_weights_are_prices_and_zero_is_absence(rng, intercept):
     X, y = blobs(rng, 500)

@@ -4,6 +4,7 @@ import re
 import time
 import warnings
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def small_data(rng, n, d):
     return X
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(24))
 def test_the_bounds_contain_the_exact_optimum(seed):
     rng, done = np.random.default_rng(seed), 0
     while done < 8:
@@ -107,6 +108,14 @@ def test_the_bounds_contain_the_exact_optimum_of_nearly_equal_points(X, y):
     assert agrees_with_exact_optima(X, y, np.inf, False, False)
 
 
+def test_the_bound_of_equal_points_contains_the_squared_hinge():
+    """The kernel of centred points is 0: each of the two has the error 1, which costs C / 2."""
+    X, y = np.array([[-0.43, -1.4], [-0.43, -1.4]]), [1, 0]
+    result = MarginSVC(kernel="linear", C=1e6, squared_hinge=True).fit(X, y).result_
+    assert result.status is Status.OPTIMAL
+    assert result.objective == pytest.approx(1e6, rel=1e-12) and result.dual_bound == pytest.approx(1e6, rel=1e-12)
+
+
 def agrees_with_exact_optima(X, y, C, intercept, squared):
     """Compare objective and bound with the exact optimum; False where nothing separates the classes."""
     machine = MarginSVC(kernel="linear", C=C, fit_intercept=intercept, squared_hinge=squared, tol=1e-9, max_iter=10_000)
@@ -123,12 +132,14 @@ def agrees_with_exact_optima(X, y, C, intercept, squared):
     optima = exact_optima(X, signs, C, intercept=intercept, squared=squared)
     if not optima:  # no machine, though that was not found out: nothing is proven of it
         return False
-    alpha = np.array([float(a) for a in optima[0]])
-    ridge = 1 / C if squared and np.isfinite(C) else 0.0
-    best = alpha.sum() - np.square((alpha * signs) @ np.asarray(X)).sum() / 2 - ridge * (alpha @ alpha) / 2
+    alpha, ridge = optima[0], 1 / Fraction(C) if squared and np.isfinite(C) else 0
+    columns = [[Fraction(float(v)) * int(s) * a for v, s, a in zip(column, signs, alpha)] for column in np.transpose(X)]
+    exact = sum(alpha) - sum(sum(column) ** 2 for column in columns) / 2 - ridge * sum(a * a for a in alpha) / 2
+    best, allowed = float(exact), 1e-9 * float(sum(alpha) + abs(exact))
     if np.isfinite(result.gap):  # which contains the rounding of large weights
-        allowed = result.gap * result.unit + 1e-9 * (alpha.sum() + abs(best))
-        assert abs(result.objective - best) <= allowed and result.dual_bound <= best + allowed, (X, y, C, intercept)
+        allowed += result.gap * result.unit
+        assert abs(result.objective - best) <= allowed, (X, y, C, intercept)
+    assert result.dual_bound <= best + allowed, (X, y, C, intercept)
     return True
 
 

@@ -408,3 +408,14 @@ def test_a_result_does_not_keep_the_kernel(rng):
     finally:
         tracemalloc.stop()
     assert result.status is Status.OPTIMAL
+
+
+def test_the_updates_keep_one_matrix(rng):
+    X, y = blobs(rng, 300)
+    problem = MarginProblem.build(kernel_source(X), y, squared_hinge=True)
+    tracemalloc.start()
+    try:
+        train_margin(problem, solver="multiplicative", max_iter=2)
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * 8 * 300**2
+    finally:
+        tracemalloc.stop()

@@ -269,7 +269,7 @@ def test_settings_are_checked():
         MultiplicativeUpdates(max_iter=2.5)
     with pytest.raises(ValueError, match="block must be at least 1; got 0"):
         MultiplicativeUpdates(block=0)
-    with pytest.raises(TypeError, match="block=...\\) takes no equality or intercept"):
+    with pytest.raises(TypeError, match="block=...\\) needs a program without equality and intercept"):
         nnqp(np.eye(2), [-1.0, 1.0], equality=([1.0, 1.0], 1.0), solver=MultiplicativeUpdates(block=1))
 
 

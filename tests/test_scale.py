@@ -331,3 +331,10 @@ def test_a_row_that_is_rounding_at_the_prior_has_a_unit(rng, sense, form):
         assert verify(result, **arguments).holds
         values.append(result.objective / scale**2)
     assert values == pytest.approx(values[:1] * 3, rel=1e-5)
+
+
+@pytest.mark.parametrize("sense", ["<=", ">=", "=="])
+def test_a_limit_of_dual_weights_that_overflows_gives_no_warning(rng, sense):
+    constraints = Constraints.sq_distance([0, 1], [2, 3], [1e-160, 1.0], sense)
+    result = nearest_metric(rng.normal(size=(10, 3)), constraints, slack_weight=1e300, max_iter=3)
+    assert np.isfinite(result.metric()).all()

@@ -200,6 +200,17 @@ def test_files_are_what_is_in_them(tmp_path):
     np.testing.assert_allclose(few.metric(), reference.metric(), rtol=1e-12, atol=1e-12)
 
 
+def test_kernels_from_files_are_those_of_a_metric(tmp_path):
+    X, C = soft_problem(c=1000)
+    points, rows = (
+        open_points(write_points(tmp_path / "points.npy", X)),
+        open_constraints(write_parquet(tmp_path / "pairs", C)),
+    )
+    for prior, constraints in ((Factor(points), C), (Factor(X), rows)):
+        with pytest.raises(TypeError, match=r"nearest_metric\(G0, constraints\) solves the same"):
+            nearest_kernel(prior, constraints, slack_weight=1.0)
+
+
 def replaced(path, X):
     other = path.with_name("other" + path.suffix)
     np.save(other, X)
@@ -304,16 +315,6 @@ def test_relations_may_be_mixed_in_a_file(tmp_path):
             for name in ("index", "bound", "sense", "weight"):
                 assert np.array_equal(getattr(back, name), getattr(expected, name))
             assert back.to_frame().equals(expected.to_frame())
-
-
-def test_kernels_take_data_in_memory(tmp_path):
-    X, C = soft_problem()
-    for prior, rows in (
-        (Factor(open_points(write_points(tmp_path / "p.npy", X))), C),
-        (X @ X.T, open_constraints(write_parquet(tmp_path / "pairs", C))),
-    ):
-        with pytest.raises(TypeError, match=r"in files, .*: nearest_metric\(G0, constraints, block_size"):
-            nearest_kernel(prior, rows, slack_weight=1.0)
 
 
 @pytest.mark.parametrize(

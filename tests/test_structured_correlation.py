@@ -221,6 +221,16 @@ def test_a_gap_is_closed_only_by_a_bound(rng):
     assert not verify(few, C=C, n_factors=1).holds
 
 
+def test_the_search_starts_at_the_principal_factors(rng):
+    g = rng.uniform(0.3, 0.8, 12)
+    C = np.outer(g, g)
+    np.fill_diagonal(C, 1.0)
+    t, U = np.linalg.eigh(C)
+    E = t[-1] * np.outer(U[:, -1], U[:, -1]) - C  # the communalities are below 1, so nothing is cut
+    np.fill_diagonal(E, 0.0)
+    assert factor_correlation(C, 1, max_iter=0).objective == pytest.approx(0.5 * (E**2).sum())
+
+
 def test_limits_of_the_searches(rng):
     C = broken(rng, 20)
     stopped = factor_correlation(C, 3, max_iter=2)

@@ -129,8 +129,8 @@ def nearest_kernel(
     data = prior.G0 if isinstance(prior, Factor) else prior
     if is_for_blocks(None, None, data, constraints):
         raise TypeError(
-            "nearest_kernel takes data in memory; for points or constraints in files, with LogDet and a factor G0: "
-            "nearest_metric(G0, constraints, block_size=...)."
+            "nearest_kernel takes points and constraints in memory. With LogDet, nearest_metric(G0, constraints) solves the "
+            "same problem for those in files."
         )
     space = None if isinstance(data, np.ndarray) else working_space(data)
     return _nearest(kernel_coordinates(prior, D), constraints, space, options)

@@ -484,6 +484,8 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
     if not divergence.takes_indefinite:
         check_psd("prior", values)
     values, Q, floor = _in_range("prior", values, Q, divergence)
+    if divergence.keeps_range:
+        Q[~prior.any(axis=1)] = 0.0  # a point at the origin, where the decomposition leaves rounding
     if divergence.is_congruence_invariant:
         base, t0 = graded_factor(prior, values, Q), divergence.link(np.ones(len(values)))
         is_finite = bool(np.isfinite(base).all())

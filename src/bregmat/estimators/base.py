@@ -174,7 +174,7 @@ def say(text: str) -> None:
 class VerboseCallback:
     """Callback that prints some records, then calls the user's callback and returns its value.
 
-    With ``verbose`` 1 these are the first of each doubled number of iterations, and a second after the last line; with 2 all.
+    With ``verbose`` 1 it prints when the number of iterations has doubled, or a second after the last line; with 2 it prints all.
     """
 
     def __init__(self, verbose: int, callback: Callable[[Any], Any] | None = None) -> None:

@@ -138,7 +138,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     Memory: a kernel that is a function or not known to be positive semidefinite, and kernels of sparse X, are computed in full:
     8 n^2 bytes, and as much again while they are checked. Otherwise float32 kernel rows take up to 400 MB and a square block of
     the working set as much again (``ActiveSet(cache_mb=...)``). The exact last stage takes several times ``8 |F|^2`` bytes for the ``|F|``
-    examples on or near the margin, which may be all n for noisy data and large C. "multiplicative" keeps 4 to 16 n^2 bytes.
+    examples on or near the margin, which may be all n for noisy data and large C. "multiplicative" needs 8 n^2 bytes.
 
     Examples
     --------

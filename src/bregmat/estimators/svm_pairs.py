@@ -95,8 +95,8 @@ class _PairTraining:
         self.source = _kernel_of_rows(X if self.center is None else X - self.center, base)
         self.rows = [np.flatnonzero(examples.codes == code) for code in range(len(machine.classes_))]
         self.upper, self.ridge = bounds_and_ridge(float(machine.C), examples.weights, machine.squared_hinge)
-        self.own: dict[int, np.ndarray] = {}  # kernel among the examples of one class, which all of its machines use
-        self.in_memory = -1  # the class whose own part ``memory`` begins with
+        self.own: dict[int, np.ndarray] = {}  # kernel of the examples of each class, for all of its machines
+        self.in_memory = -1  # the class whose kernel is in the first rows and columns of ``memory``
         self.end = None if machine.max_seconds is None else begun + machine.max_seconds
         self.rng = generator(machine.random_state)
         self.stop = _StopRequest(callback_of(machine))

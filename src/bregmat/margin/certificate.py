@@ -174,11 +174,13 @@ class Machine:
         problem, x, known = self.problem, self.x, self.known
         alpha, q = np.abs(x[known]), float(x[known] @ self.f[known])
         lost = self.imbalance_loss()
-        nothing = self.unproven(float(alpha.sum()) - 0.5 * q - lost)
-        # x'Kx below 0 by more than rounding: the kernel is not positive semidefinite, or has NaN
-        if not q >= -1e-12 * float(alpha @ problem.lengths[known]) ** 2:
-            return nothing
+        largest = float(alpha @ problem.lengths[known]) ** 2
+        # x'Kx below 0 by more than rounding: the kernel is not positive semidefinite, or has NaN, and weights prove no bound
+        if not q >= -1e-12 * largest:
+            return self.unproven(-np.inf)
         q = max(q, 0.0)
+        quadratic = 0.5 * (q + float(problem.ridge[known] @ alpha**2))
+        nothing = self.unproven(float(alpha.sum()) - quadratic - lost - 1e-15 * largest)  # the last: rounding of x'Kx
         if problem.loss == "hard":
             divided_sums = self._without_slack(q, self.intercept)
             return nothing if divided_sums is None else self._proven(*divided_sums)
@@ -219,7 +221,7 @@ class Machine:
     def _without_slack(self, q: float, b: float, rounding: float = 0.0) -> tuple[float, float, float, float] | None:
         """Primal and dual objective, their distance and the factor of the machine divided by its smallest margin, up to rounding.
 
-        Its intercept before the division is b. None if there is no such machine within the bounds.
+        b is the intercept before the division. None if there is no such machine within the bounds.
         """
         problem, x, known = self.problem, self.x, self.known
         margins = problem.signs * (self.f + b)
@@ -260,7 +262,7 @@ class Machine:
 
     @cached_property
     def _sizes(self) -> tuple[float, float]:
-        """Euclidean norm and sum of the norms of the terms of a decision value, as far as they can be large."""
+        """Upper bounds of the Euclidean norm and of the sum of the terms ``|x_j K_ij|`` of every decision value."""
         terms, top = np.abs(self.x) * self.problem.lengths, float(self.problem.lengths.max())
         return float(np.sqrt(terms @ terms)) * top, float(terms.sum()) * top
 

@@ -190,20 +190,20 @@ class SupportSearch:
         max_steps = min(self.steps + steps_per_sample * problem.n, self.max_steps)
         inner = self.goal if self.goal > FINE else 1e-3  # violation at which Newton's method is tried
         e, diagonal = problem.signs - self.f - problem.ridge * x, own + problem.ridge
-        try:
-            in_place[:] = diagonal
-            while True:
+        while True:
+            try:
+                in_place[:] = diagonal
                 self._descend(int(max_steps - self.steps), x, e, K, diagonal, self.lower, self.upper, inner)
                 if inner > self.goal and self.steps < max_steps:
                     self._step_of_newton(x, e, K)
-                self.f, rows = -problem.ridge * x, np.flatnonzero(x)
-                vectors.add_rows_inplace(self.f, K, rows, x[rows])
-                self._measure(e, every)
-                if self.violation <= 10.0 * FINE or inner <= self.goal or self.steps >= max_steps or self.late():
-                    break
-                inner = max(0.1 * inner, self.goal)
-        finally:
-            in_place[:] = own
+            finally:
+                in_place[:] = own
+            self.f, rows = np.zeros(problem.n), np.flatnonzero(x)
+            vectors.add_rows_inplace(self.f, K, rows, x[rows])
+            self._measure(e, every)
+            if self.violation <= 10.0 * FINE or inner <= self.goal or self.steps >= max_steps or self.late():
+                break
+            inner = max(0.1 * inner, self.goal)
         self.stuck, self.done = not self.done, True
         if self.violation <= 10.0 * FINE and np.abs(x).max() < 0.999 * self.ceiling:
             self.exact = Machine(problem, x, self.f, np.zeros(problem.n), self.shift)

@@ -66,7 +66,8 @@ class RowLosses:
             if mask.any():
                 rows = slice(None) if mask.all() else np.flatnonzero(mask)
                 self.groups.append((loss, rows))
-                lower[rows], upper[rows] = loss.slope_range(bound[rows], gamma[rows], scale[rows])
+                with np.errstate(over="ignore"):  # a bound of the dual weights may be infinite
+                    lower[rows], upper[rows] = loss.slope_range(bound[rows], gamma[rows], scale[rows])
         lower[sense > 0] = 0.0
         upper[sense < 0] = 0.0
         for end in (lower, upper):

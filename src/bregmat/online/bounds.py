@@ -33,7 +33,7 @@ def tightest_rate(divergence: float, *, loss_budget: float, spread: float, trace
     Parameters
     ----------
     divergence, loss_budget, spread, trace : float
-        ``Delta(U, W_1)``, l_max, r and tau. If one of the first two is 0, c is taken for infinite.
+        ``Delta(U, W_1)``, l_max, r and tau. If the divergence or the loss budget is 0, c is infinite.
     """
     largest = 2.0 / (trace * spread * spread)
     if loss_budget == 0.0 or divergence == 0.0:

@@ -65,7 +65,7 @@ class MultiplicativeUpdates:
     def init(self, problem: SplitProgram, start: np.ndarray | None) -> UpdatesState:
         """The state at the caller's start with its zeros raised, or at the default start."""
         if self.block is not None and problem.signs is not None:
-            raise TypeError("MultiplicativeUpdates(block=...) takes no equality or intercept; leave out block.")
+            raise TypeError("MultiplicativeUpdates(block=...) needs a program without equality and intercept.")
         if start is None or not (self.clamp == 0 or np.any(start)):
             return self._state(problem, _ones(problem), 0.0, 0.0)
         v = np.clip(np.array(start, dtype=float), 0.0, problem.upper)

@@ -1,4 +1,4 @@
-"""The state of an exact method for quadratic programs, and its end."""
+"""States of the exact methods for quadratic programs, and the point at which such a method ends."""
 
 from __future__ import annotations
 

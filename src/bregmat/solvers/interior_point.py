@@ -87,8 +87,8 @@ class InteriorPoint(SolverWithNeeds):
         if not D.is_congruence_invariant:
             # T may be any matrix, so every row starts at half its strength
             m = half
-            # M Z = tau, where Z is as large as |A*(|m|)|, the part of T that the first M does not answer to. With a smaller Z, M
-            # first grows and then falls by decades. A share of tau / x is added, since A* says nothing where there are no rows.
+            # M Z = tau, where Z is as large as |A*(|m|)|, the change of T by the multipliers. With a smaller Z, M first grows and
+            # then falls by several powers of ten. A share of tau / x is added, because A* is 0 in directions without rows.
             a, U = eigh(symmetrize(problem.operator.adjoint(np.abs(m) / u)))
             z, Q = eigh((U * np.abs(a)) @ U.T + (V * (0.05 * tau / x)) @ V.T)
             factor, cone = Q * np.sqrt(tau / z), Q * np.sqrt(z)

@@ -139,7 +139,7 @@ def _report_values(result: MarginResult, primal: float, dual: float, rounding: f
     if not result.objective == result.gap == np.inf:  # else the objective was not computed, which is no claim
         report.compare("objective", primal, HALF_DIGITS * unit + 16 * rounding)
         report.compare("unit", unit, EXACT * unit + 16 * rounding)
-    report.bound_from_below("dual_bound", dual, HALF_DIGITS * unit + 16 * rounding)
+    report.bound_from_below("dual_bound", dual, HALF_DIGITS * unit + 16 * rounding + 64 * EPS * abs(dual))
     report.check_gap(16 * rounding + 64 * EPS * (abs(result.objective) + abs(result.dual_bound)))
     gap = (primal - dual) / unit
     if rounding > result.tol * unit:

@@ -158,7 +158,7 @@ class _SpectralState(_NewtonState):
         return self.curvature.diagonal()
 
     def direction(self, norm: float) -> np.ndarray:
-        """By conjugate gradients. A product costs a tenth of an eigendecomposition, so the system is solved to high accuracy."""
+        """Solved by conjugate gradients, to high accuracy, because a product costs a tenth of an eigendecomposition."""
         q, diagonal = self.residual, self.diagonal
         reduction = 0.03 if not np.isfinite(self.norm) else min(0.03, max(1e-4, (norm / self.norm) ** 1.5))
         proximal = min(1e-3, 0.1 * float(np.abs(q).max())) * diagonal
@@ -200,7 +200,7 @@ class _LogDetState(_NewtonState):
         return self.values * self.values
 
     def direction(self, norm: float) -> np.ndarray | None:
-        """For entries with ``X_ii > 1`` it solves ``1 / X_ii = 1``, which is linear in mu if C is diagonal; the Hessian is the same."""
+        """If ``X_ii > 1``, that of the equation ``1 / X_ii = 1``, which is linear in mu if C is diagonal; the Hessian is the same."""
         x, (H, ok) = self.values, cholesky(self.X * self.X)
         return cholesky_solve(H, (x - 1.0) * np.maximum(x, 1.0)) if ok else None
 

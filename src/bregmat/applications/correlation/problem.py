@@ -217,7 +217,7 @@ class CorrelationProblem(NearestMatrix):
         return X
 
     def _restored_by_rows(self, state: Any) -> tuple[np.ndarray, float]:
-        """The point of a state, restored to its rows by their Gram system, and its violation; 0 if the entries were written over it."""
+        """The point of a state, restored to its rows by their Gram system, and its violation; 0 if the entries were written into it."""
         met = with_met_rows(self, state.iterate, state.values, state.dual)
         G = self.basis @ met.iterate.factor()
         X = symmetrize(G @ G.T)
@@ -275,7 +275,7 @@ class CorrelationProblem(NearestMatrix):
 
 
 def into_cone(X: np.ndarray, interior: tuple[np.ndarray, float] | None) -> np.ndarray:
-    """X moved towards a matrix with this smallest eigenvalue, by the least share that makes it semidefinite; X if that is not known."""
+    """X moved towards the interior matrix by the smallest step that makes it semidefinite; X itself if no interior matrix is known."""
     missing = shortfall(X)
     if missing == 0.0 or interior is None:
         return X

@@ -77,7 +77,7 @@ def of_rank(
 
 
 class _Ended(Exception):
-    """A search ends for the reason that is the argument."""
+    """Ends a search; the argument is the exit reason."""
 
 
 @dataclass(eq=False)
@@ -138,7 +138,7 @@ class FactorSearch:
         return ExitReason.TOLERANCE
 
     def _follow(self, intermediate_result: Any) -> None:
-        """What SciPy calls after each step, by this name of the argument."""
+        """SciPy calls this after each step, with the point because the argument has this name."""
         self.n_iter += 1
         self._look(intermediate_result.x, self.size * intermediate_result.fun)
 
@@ -163,13 +163,13 @@ class FactorSearch:
         t, U = eigh(A)
         L = U[:, -self.rank :] * np.sqrt(np.maximum(t[-self.rank :], 0.0))
         length = np.linalg.norm(L, axis=1)[:, None]
-        if not self.has_variances:
-            return np.where(length > 0, L, np.eye(1, self.rank)).ravel()
-        short = np.minimum(length, LONGEST)
-        return np.hstack([L * (short / np.maximum(length, LONGEST)), np.sqrt(1.0 - short**2)]).ravel()
+        if not self.has_variances:  # the gradient is in inverse proportion to the lengths, so all of them are 1
+            return (np.where(length > 0, L, np.eye(1, self.rank)) / np.where(length > 0, length, 1.0)).ravel()
+        L *= LONGEST / np.maximum(length, LONGEST)
+        return np.hstack([L, np.sqrt(1.0 - np.minimum(length, LONGEST) ** 2)]).ravel()
 
     def factor(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """V and the lengths of the rows W."""
+        """V, whose rows are those of W divided by their lengths, and the lengths; w has all entries of W."""
         W = w.reshape(len(self.C), -1)
         length = np.linalg.norm(W, axis=1)[:, None]
         return W / length, length

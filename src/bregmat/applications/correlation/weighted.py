@@ -89,9 +89,8 @@ class WeightedProblem(Problem):
         if not d.min() > 0:
             return None
         d = np.sqrt(np.diag(self.lower) / d)
-        X = (
-            (1.0 - 8.0 * EPS * len(Z)) * Z * np.multiply.outer(d, d)
-        )  # towards I, by the largest rounding of an eigenvalue
+        X = (1.0 - 8.0 * EPS * len(Z)) * Z  # towards I, by the largest rounding of an eigenvalue
+        X *= np.multiply.outer(d, d)
         np.fill_diagonal(X, np.diag(self.lower))
         is_inside = not np.maximum(X - self.upper, self.lower - X).max() > 0.0
         return X if is_inside and shortfall(X) == 0.0 else None
@@ -255,7 +254,7 @@ class SplitBox:
     def init(self, problem: WeightedProblem, tol: float, start: Any) -> _SplitState:
         """Start at C, with five times the mean squared weight as penalty."""
         V = np.clip(problem.C, problem.lower, problem.upper)
-        margin = 0.0 if problem.interior is not None else 1e-3  # then X cannot be moved into the cone
+        margin = 0.0 if problem.interior is not None else 1e-3  # without it X cannot be moved into the cone
         return _at(problem, V, max(5.0 * float(problem.h2.mean()), 1e-3), margin)
 
     def step(self, problem: WeightedProblem, state: _SplitState) -> _SplitState:
