@@ -217,6 +217,8 @@ def test_learn_from_constraints_named_by_id(bregmat, points, pairs, tmp_path):
     X = read_points(points).X
     W = load("model.bm").get_mahalanobis_matrix()
     assert W[0, 0] > 5 * W[1, 1]  # the column that tells the classes apart
+    for said in (done, bregmat("inspect", "model.bm")):  # without labels there is no strategy
+        assert "slack weight 1" in said.stdout and "strategy neighbors" not in said.stdout
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     assert X.shape == (60, 4)
 
@@ -436,6 +438,8 @@ def test_columns_of_words_are_named_and_columns_of_truths_are_features(bregmat, 
     assert done.exit_code == 0, done.output
     assert "note: not used: maker (not numeric); one-hot encoded with --categorical maker" in done.stderr
     assert "60 points, 5 features" in done.stdout
+    done = bregmat("learn", "points.csv", "--labels", "y", "--categorical", "maker,y")
+    assert done.exit_code == 2 and "--categorical y: the column of labels, or of names of rows, cannot" in done.stderr
 
 
 def test_columns_of_words_are_categories_or_names_of_rows(bregmat, tmp_path, data):

@@ -118,13 +118,34 @@ def test_weights_and_bounds(correlation):
     pd.DataFrame(np.nan_to_num(weights, nan=2.0), NAMES, NAMES).to_csv("counts.csv")
     done = correlation("gaps.csv", "--weights", "counts.csv")
     assert done.exit_code == 2, done.output
-    empty = f"the entry of '{NAMES[0]}' and '{NAMES[1]}' is empty, and its weight in counts.csv is 2"
+    empty = f"the entry of '{NAMES[0]}' and '{NAMES[1]}' is empty, and its weight in counts.csv is not 0"
     assert empty in done.stderr
     pd.DataFrame(weights, list("abc"), list("abc")).to_csv("others.csv")
     done = correlation("gaps.csv", "--weights", "others.csv")
     assert done.exit_code == 2 and "the columns are" in done.stderr
     done = correlation("broken.csv", "--upper", -0.6)
     assert done.exit_code == 3 and "INFEASIBLE" in done.stdout, (done.exit_code, done.output)
+    pairs = "(rates, credit), (rates, equity), (credit, equity)"
+    assert f"entries that contradict each other {pairs}" in " ".join(done.stdout.split())
+    pd.DataFrame(-BROKEN, NAMES, NAMES).to_csv("negative.csv")
+    done = correlation("broken.csv", "--weights", "negative.csv")
+    assert (
+        done.exit_code == 2
+        and "negative.csv: the entry of 'rates' and 'rates' is negative; a weight is at least 0" in done.stderr
+    )
+
+
+def test_a_fixed_entry_is_known(correlation):
+    pd.DataFrame(1 - np.eye(3), NAMES, NAMES).to_csv("mask.csv")
+    pd.DataFrame(np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]]), NAMES, NAMES).to_csv("weights.csv")
+    done = correlation("broken.csv", "--fixed", "mask.csv", "--weights", "weights.csv")
+    assert done.exit_code == 2
+    assert "mask.csv: the entry of 'rates' and 'equity' is fixed, but its weight in weights.csv is 0" in done.stderr
+
+
+def test_an_output_of_another_kind_is_refused_before_the_work(correlation):
+    done = correlation("broken.csv", "--out", "out.npy")
+    assert done.exit_code == 2 and "out.npy: cannot write a table to .npy" in done.stderr and not done.stdout
 
 
 @pytest.mark.parametrize("kind", ["lower", "upper", "short rows"])

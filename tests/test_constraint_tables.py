@@ -348,10 +348,11 @@ def test_named_triplets():
         ({"a": [0, 1], "b": [1, None]}, "row 1: 'sq_distance' needs a sample in column 'b', which is empty"),
         ({"a": [0, 1], "b": [1, 1]}, "row 1"),
         (
-            {"a": [5], "b": [7], "distance": [1.5]},
-            "do not say what the numbers in 'distance' are: .*; distances are written",
+            {"a": [5], "b": [7], "Sq_Distance": [1.0]},
+            "column 'Sq_Distance' needs the columns relation, i, j, bound and sense; the row sq_distance, a, b, 4, <= says",
         ),
-        ({"a": [0], "b": [1], "bound": [1.0]}, "column 'bound' needs a column 'relation'"),
+        ({"a": ["u"], "b": ["v"], "dist": ["near"]}, "column 'dist' needs the columns relation"),
+        ({"a": [0], "b": [1], "bound": [1.0]}, "column 'bound' needs the columns relation"),
         (
             {"a": [0]},
             "columns 'a' make no table of pairs or triplets, and there is no column 'relation'; pairs have two",

@@ -657,7 +657,7 @@ def test_points_are_taken_in_as_learn_takes_them(tmp_path, capsys):
         _read(path, ColumnOptions(labels="höhe", missing="drop", encoding="latin-1"), PageOptions())
 
 
-def test_rows_without_texts_and_pictures_are_shown(tmp_path):
+def test_rows_without_texts_and_pictures_are_shown(tmp_path, capsys):
     """The question shows something to judge by: the cells of the row, without its name and its label."""
     from bregmat_app.cli.labelling import _read
     from bregmat_app.cli.options import ColumnOptions, PageOptions
@@ -672,6 +672,8 @@ def test_rows_without_texts_and_pictures_are_shown(tmp_path):
         "heating: gas\nzip: 10117\narea: 60\nprice: 99",
         "heating: gas\nzip: 10115\narea: 30.5\nprice: 1e+20",
     ]
+    said = capsys.readouterr().err
+    assert "not used: heating (not numeric)" in said and "--categorical" not in said  # which the page does not have
     assert _read(path, ColumnOptions(), PageOptions(text="kind")).texts == ["house", "flat", "studio"]
 
 

@@ -1,6 +1,7 @@
 """The table of relations: facts that follow from a form, and one of a user's own in every place where relations occur."""
 
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,21 @@ def test_command_line(midpoints, tmp_path, monkeypatch):
         REGISTERED._classes.pop("middle", None)
     done = CliRunner().invoke(app, ["--import", "nothing_of_this_name", *learn])
     assert done.exit_code == 2 and "nothing_of_this_name" in done.stderr
+
+
+def test_imported_files_may_have_any_name(tmp_path, monkeypatch):
+    """A file is loaded from its path, even if a module of Python has its name, and its folder hides no other module."""
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    for name in ("random.py", "mine.v2.py"):
+        Path(name).write_text(f"from pathlib import Path\nPath('{name}.loaded').touch()\n")
+        done = CliRunner().invoke(app, ["--import", name, "inspect", "nothing.bm"])
+        assert done.exit_code == 2 and "nothing.bm: no such file" in done.stderr
+        assert Path(f"{name}.loaded").exists()
+    done = CliRunner().invoke(app, ["--import", "absent.py", "inspect", "nothing.bm"])
+    assert done.exit_code == 2 and "absent.py: no such file" in done.stderr
+    assert sys.path == before and hasattr(sys.modules["random"], "randrange")
+    sys.modules.pop("mine.v2", None)
 
 
 # ---------------------------------------------------------------- refusals

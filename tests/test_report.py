@@ -152,6 +152,8 @@ def test_report_without_classes(wine):
     X, n, learner = wine.X, len(wine.X), MetricLearner(strategy="neighbors", random_state=0).fit(wine.X, wine.y)
     rows, names = learner.constraints_, np.array([f"bottle-{k}" for k in range(n)])
     html = render_report(ReportData("wine", learner.result_, X, rows, learner=learner, sample_id=names))
+    with pytest.raises(ValueError, match=f"sample_id must have one entry per row of X, {n}; got 3"):
+        ReportData("wine", learner.result_, X, rows, sample_id=names[:3])
     page = Page(html)
     text = " ".join(page.text)
     assert re.search(rf"The learned metric agrees with [\d,]+ of {rows.n_constraints:,} statements", text)

@@ -7,7 +7,7 @@ import pytest
 
 import bregmat
 from bregmat import Constraints, Factor, LogDet, MetricLearner, nearest_kernel, nearest_metric
-from bregmat.io import open_constraints, open_points
+from bregmat.io import open_constraints, open_points, read_constraints, write_constraints
 from bregmat.io.stored import StoredPoints
 from bregmat.operators import linear_maps
 from bregmat.operators.binding import bind
@@ -303,17 +303,25 @@ def test_relations_may_be_mixed_in_a_file(tmp_path):
     _, C = mixed_rows()
     C = C.select(np.random.default_rng(0).permutation(C.n_constraints))
     C.to_frame().to_parquet(tmp_path / "mixed.parquet")
-    (shard,) = open_constraints(tmp_path / "mixed.parquet").shards(10_000)
-    back = shard.read()
-    for name in ("relation", "index", "bound", "sense", "weight"):
-        assert np.array_equal(getattr(back, name), getattr(C, name))
+    write_constraints(tmp_path / "written.parquet", C)
+    write_constraints(tmp_path / "pairs.parquet", C.select(C.where("is_sq_distance")))
+    for path, expected in (
+        ("mixed.parquet", C),
+        ("written.parquet", C),
+        ("pairs.parquet", C.select(C.where("is_sq_distance"))),
+    ):
+        (shard,) = open_constraints(tmp_path / path).shards(10_000)
+        for back in (shard.read(), read_constraints(tmp_path / path)):
+            for name in ("index", "bound", "sense", "weight"):
+                assert np.array_equal(getattr(back, name), getattr(expected, name))
+            assert back.to_frame().equals(expected.to_frame())
 
 
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
         ("k", 3.0, "'sq_distance' takes no sample in column 'k'"),
-        ("i", np.nan, "i must hold row numbers or sample names; got nan in constraint 0"),
+        ("i", np.nan, "with the relation 'sq_distance', counted from 0: i must hold row .*; got nan in constraint 0"),
         ("weight", 0.0, "weight must be positive"),
         ("relation", None, "row 0: the relation is empty"),
     ],

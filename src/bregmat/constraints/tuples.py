@@ -23,6 +23,8 @@ SIMILAR = "must mustlink ml same similar together match matching positive yes y 
 DISSIMILAR = "cannot cannotlink cl different dissimilar distinct apart mismatch nonmatch negative no n false f"
 # names of a column that says whether two points belong together
 LINKS = "link links linktype kind type relationship same issame sameclass similar issimilar together match ismatch mustlink y label"
+# columns of numbers in units, which are written with the column relation
+DISTANCES = "bound sense distance dist sqdistance squareddistance sqdist"
 SCORES = {"similarity": True, "dissimilarity": False}  # whether a higher score means nearer
 ROLES = (
     "anchor a query reference head i",
@@ -31,7 +33,7 @@ ROLES = (
 )
 SHAPES = (
     "pairs have two columns of points and, where not all belong together, one called link (must, cannot), similarity or dissimilarity; "
-    "triplets have three: anchor, near, far; distances are written with the columns relation, bound and sense"
+    "triplets have three: anchor, near, far; distances are written with the columns relation, i, j, bound and sense"
 )
 
 
@@ -73,8 +75,11 @@ def read_tuples(
     weight = _one(plain, ("weight",), header)
     link = _one(plain, LINKS.split(), header)
     score = _one(plain, tuple(SCORES), header)
-    if bounds := [name for name in ("bound", "sense") if name in words]:
-        raise ValueError(f"{header}: column {bounds[0]!r} needs a column 'relation', such as sq_distance in every row")
+    if scores is None and (unread := [name for name, word in plain.items() if word in DISTANCES.split()]):
+        raise ValueError(
+            f"{header}: a table with the column {unread[0]!r} needs the columns relation, i, j, bound and sense; the row "
+            "sq_distance, a, b, 4, <= says that the squared distance of a and b is at most 4"
+        )
     if scores is not None:
         score, link = next((name for name in reversed(list(words)) if name != weight), None), None
     points = [name for name in words if name not in (weight, link, score)]
@@ -143,8 +148,8 @@ def _link_among(words: Mapping[str, np.ndarray], points: Sequence[str], header: 
         raise ValueError(
             f"{header}: columns {listed(map(repr, points))} do not say what the numbers in {numeric[-1]!r} are: call the three anchor, "
             "near, far if they are triplets of points; call the third one similarity or dissimilarity if it holds scores of pairs (in "
-            "Python also scores='similarity' or 'distance'), and link if it holds 1 and -1; distances "
-            "are written with the columns relation, bound and sense"
+            "Python also scores='similarity' or 'distance'), and link if it holds 1 and -1; distances with units are written with the "
+            "columns relation, i, j, bound and sense"
         )
     return None
 

@@ -141,5 +141,9 @@ def write_constraints(path: str | os.PathLike[str], constraints: Constraints) ->
         if not name or (kind in TEXT and ("\r" in name or as_cell(name) != as_cell(name).strip())):
             raise ValueError(f"{path}: a {kind} file cannot hold the sample id {name!r}; give the sample another id")
     for name in SAMPLES:
+        if kind not in TEXT and constraints.ids is None:  # row numbers as numbers, which `open_constraints` needs
+            if not any(sample is not None for sample in columns[name]):
+                del columns[name]
+            continue
         columns[name] = ["" if sample is None else as_cell(str(sample)) for sample in columns[name]]
     tables.write(path, columns)

@@ -140,7 +140,7 @@ class FileShard:
 
 
 def _constraints_of(table: Any) -> Constraints:
-    """Constraints from a table of pyarrow, relation by relation; messages count the constraints of each relation from 0.
+    """Constraints from a table of pyarrow, made for one relation after the other; messages count among the rows of a relation.
 
     :mod:`bregmat.constraints.tables` reads cells of any kind one by one. Here samples are row numbers of the data, and numbers are used
     as they are stored.
@@ -172,7 +172,7 @@ def _constraints_of(table: Any) -> Constraints:
         try:
             parts.append(Constraints.of(relation, *(cells[letter][rows] for letter in samples), **settings))
         except ValueError as error:
-            raise ValueError(f"relation {name!r}: {error}") from error
+            raise ValueError(f"among the rows with the relation {name!r}, counted from 0: {error}") from error
         order.append(rows)
     joined = reduce(add, parts)
     return joined if len(parts) == 1 else joined.select(np.argsort(np.concatenate(order)))

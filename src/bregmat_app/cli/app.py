@@ -1,6 +1,6 @@
 """The commands and their options. The library is imported when a command runs, so that help and version appear at once."""
 
-import importlib
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -119,7 +119,9 @@ def _version(value: bool) -> None:
 def options(
     modules: Annotated[
         Words,
-        option("MODULE", "Import a module or .py file, which registers terms or solvers of your own.", "--import"),
+        option(
+            "MODULE", "Import a module or .py file, which registers divergences or relations of your own.", "--import"
+        ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -127,10 +129,15 @@ def options(
 ) -> None:
     """Options of every command."""
     for name in modules or ():
-        path = Path(name)
-        if path.suffix == ".py":
-            sys.path.insert(0, str(path.parent.resolve()))
-        importlib.import_module(path.stem if path.suffix == ".py" else name)
+        if Path(name).suffix != ".py":
+            importlib.import_module(name)
+            continue
+        # loaded from its path, since its name may be that of a module of Python, such as random
+        spec = importlib.util.spec_from_file_location(Path(name).stem, name)
+        assert spec is not None and spec.loader is not None  # any .py file has both
+        module = importlib.util.module_from_spec(spec)
+        sys.modules.setdefault(module.__name__, module)  # pickles look for its classes here
+        spec.loader.exec_module(module)
 
 
 @app.command(cls=LearnCommand)

@@ -32,12 +32,8 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     if F is not None:
         np.fill_diagonal(F, False)  # which is 1 in any case
     W = None if weights is None else _read_beside(weights, path, names)
-    if W is not None and len(weighted := np.argwhere(np.isnan(C) & (np.nan_to_num(W) != 0))):
-        i, j = weighted[0]
-        raise ValueError(
-            f"{path}: the entry of {names[i]!r} and {names[j]!r} is empty, and its weight in {weights} is {W[i, j]:g}; "
-            "the weight of an unknown entry is 0 or empty"
-        )
+    if W is not None:
+        _check_weights(path, names, C, W, F, options)
     scaled: Any = options.scale or options.keep_variances or None
     if scaled is None and len(far := np.flatnonzero(np.abs(np.diagonal(C) - 1.0) > FAR_DIAGONAL)):
         name = names[far[0]]
@@ -53,6 +49,9 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     has_matrix = result.status in ("OPTIMAL", "FEASIBLE")
     rows = [("status", f"{result.status}: {result.advice}")]
     rows += _changes(names, C, result) if has_matrix else []
+    if result.conflict is not None:
+        pairs = [f"({names[i]}, {names[j]})" for i, j in result.conflict.tolist() if i != j]
+        rows.append(("entries that contradict each other", listed(pairs)))
     show.stdout().print(show.name_value_table(rows, f"{path.name}: {len(C)} x {len(C)} correlations"))
     repaired = np.asarray(result.covariance if options.keep_variances else result.matrix) if has_matrix else None
     if repaired is not None and out is not None:
@@ -62,6 +61,29 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     elif repaired is not None and len(names) <= MOST_PRINTED:
         show.stdout().print(show.matrix_table(names, repaired))
     return show.exit_code(result)
+
+
+def _check_weights(
+    path: Path, names: list[str], C: np.ndarray, W: np.ndarray, F: np.ndarray | None, options: CorrelationOptions
+) -> None:
+    """Check that weights are not negative, and 0 where entries are empty only; `ValueError` names the entry."""
+    is_zero, weights = np.nan_to_num(W) == 0, options.weights
+    for is_wrong, where, what in (
+        (W < 0, weights, "negative; a weight is at least 0"),
+        (
+            np.isnan(C) & ~is_zero,
+            path,
+            f"empty, and its weight in {weights} is not 0; the weight of an unknown entry is 0 or empty",
+        ),
+        (
+            is_zero & (F is not None and F),
+            options.fixed,
+            f"fixed, but its weight in {weights} is 0, which says that it is unknown",
+        ),
+    ):
+        if is_wrong.any():
+            i, j = np.argwhere(is_wrong)[0]
+            raise ValueError(f"{where}: the entry of {names[i]!r} and {names[j]!r} is {what}")
 
 
 def _read_beside(table: Path, path: Path, names: list[str]) -> np.ndarray:

@@ -146,7 +146,7 @@ def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoin
     if not has_ids:
         sample_id = points.rows  # numbers of the rows that are left of the file
     names = [str(name) for name in (range(len(points.X)) if sample_id is None else sample_id.tolist())]
-    for remark in [*table.remarks(), *(table.unused(id_name, *shown) if table.has_numbers else [])]:
+    for remark in [*table.remarks(), *(table.unused(id_name, *shown, can_encode=False) if table.has_numbers else [])]:
         warn(remark)
     texts = _texts(table, options, id_name)
     pictures = None

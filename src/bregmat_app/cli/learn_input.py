@@ -75,6 +75,10 @@ def read_input(
 
     Bounds that the file of constraints does not give are measured in the prior; for "auto", in scaled columns.
     """
+    if both := [name for name in categorical if name in (options.labels, options.id_column)]:
+        raise ValueError(
+            f"--categorical {both[0]}: the column of labels, or of names of rows, cannot be a feature, too"
+        )
     try:
         table = read_table(path, options, *categorical, may_lack_numbers=bool(categorical))
     except NoNumbersError as error:
@@ -100,6 +104,8 @@ def read_input(
             raise ValueError(f"labels {labels!r}: rows with a label: {n_known} of {len(X):,}; at least 2 are needed")
         task.class_names = () if task.has_values else class_names(values, task.labels)
         task.warnings += label_remarks(task.labels, labels, task.class_names, options.unlabeled)
+    else:
+        task.info["has_labels"] = False  # so the strategy has no effect
     task.warnings += table.unused(id_name, *categorical)
     if constraints is not None:
         if task.sample_id is not None:

@@ -34,12 +34,17 @@ LONGEST_MEASUREMENT = 300.0  # seconds; folds that would take longer are left ou
 MOST_SHOWN = 10  # constraints of a contradiction
 
 
-def settings_row(learner: Any) -> tuple[str, str]:
-    """The row of a table with the settings in use, and whether they were chosen on held-out rows."""
+def settings_row(learner: Any, *, has_labels: bool) -> tuple[str, str]:
+    """The row of a table with the settings in use, and whether they were chosen on held-out rows.
+
+    Without labels, the strategy has no effect.
+    """
     names = {"prior": "prior", "strategy": "strategy", "slack_weight": "slack weight", "metric": "metric"}
     values = {shown: getattr(learner, f"{name}_", None) for name, shown in names.items()}
     if learner.strategy_ is None:
         values |= {"strategy": "none: not learning is better", "slack weight": None}
+    elif not has_labels:
+        del values["strategy"]
     words = [f"{shown} {number(value)}" for shown, value in values.items() if value is not None]
     was_compared = len(learner.selection_["candidate"]) > 1  # a dict of columns if pandas is not installed
     return "chosen on held-out rows" if was_compared else "in use", ", ".join(words)
@@ -220,7 +225,8 @@ def _print(task: LearnInput, learner: Any, out: Path | None, summary: Sequence[S
     if summary:
         console.print(show.summary_table(summary))
     has_hard = is_any_hard(learner, learner.constraints_)
-    console.print(show.certificate_table(learner.result_, has_hard=has_hard, more=[settings_row(learner)]))
+    row = settings_row(learner, has_labels=task.labels is not None)
+    console.print(show.certificate_table(learner.result_, has_hard=has_hard, more=[row]))
     if out is not None:
         show.wrote("model", out)
 

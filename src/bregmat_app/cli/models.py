@@ -76,7 +76,7 @@ def tables_about(model: Path) -> list[Table | str]:
     asked = learner.get_params(deep=not is_online) if hasattr(learner, "get_params") else {}
     rows += [(name, value) for name, value in asked.items() if value is not None and name != "callback"]
     if hasattr(learner, "strategy_"):
-        rows.append(settings_row(learner))
+        rows.append(settings_row(learner, has_labels=info.get("has_labels", True)))
     if is_online:
         rows.append(("total loss", f"{learner.cumulative_loss_:.10g}"))
         return [show.name_value_table(rows, str(model))]

@@ -40,7 +40,7 @@ def option(
 number, named, file, column, folder = (partial(option, word) for word in ("NUMBER", "NAME", "FILE", "COLUMN", "FOLDER"))
 flag = partial(option, None)  # takes no value
 
-# in parts of the help page below the common options: how a table is read, and how is learned from it
+# options in the lower parts of the help page: how a table is read, and how the metric is learned
 reading, setting = (partial(option, panel=panel) for panel in ("Columns and cells", "How to learn"))
 
 # types of options without a default
@@ -201,13 +201,19 @@ class CorrelationOptions:
         False
     )
     weights: Annotated[File, file("Weights of the entries, a table like MATRIX; 0 or empty: unknown entry.")] = None
-    fixed: Annotated[File, file("Entries that stay as they are, a table like MATRIX: 1; else 0 or empty.")] = None
+    fixed: Annotated[
+        File, file("Entries that must not change: a table like MATRIX, 1 for these, 0 or empty for others.")
+    ] = None
     lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None
     upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None
 
     def check(self, matrix: Path) -> None:
-        """Check the bounds and that the output can be written; `ValueError` otherwise."""
+        """Check the bounds, and that the output can be written; `ValueError` otherwise."""
+        from bregmat.io.sources import TABLES, file_kind
+
         check_outputs({"--out": self.out}, [matrix, self.weights, self.fixed])
+        if self.out is not None:
+            file_kind(self.out, "write a table to", TABLES)
         for name, value in (("--lower", self.lower), ("--upper", self.upper)):
             if value is not None and math.isnan(value):  # older versions of typer take it for a number in the range
                 raise ValueError(f"{name} must be a number from -1 to 1; got nan")

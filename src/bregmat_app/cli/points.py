@@ -73,8 +73,8 @@ class PointTable:
             remarks.append(f"missing cells in {counts}: {done}")
         return remarks
 
-    def unused(self, *others: str | None) -> list[str]:
-        """Remark on columns of words that are neither features nor asked for."""
+    def unused(self, *others: str | None, can_encode: bool = True) -> list[str]:
+        """Remark on columns of words that are neither features nor asked for; `can_encode`: the command has ``--categorical``."""
         known = (*_no_features(self.options), *others, *self.left_out, INDEX)
         columns = {name: x for name, x in self.points.columns.items() if name not in known and not is_id(name)}
         if self.options.columns:
@@ -87,7 +87,7 @@ class PointTable:
             return remarks
         remark = f"not used: {listed(columns)} (not numeric)"
         n_distinct = {name: len(np.unique(x)) for name, x in columns.items()}
-        if words := [name for name, count in n_distinct.items() if count <= MANY_CLASSES]:
+        if can_encode and (words := [name for name, count in n_distinct.items() if count <= MANY_CLASSES]):
             remark += f"; one-hot encoded with --categorical {quote(','.join(words[:3]))}"
         names_rows = [name for name, count in n_distinct.items() if count == len(self.points.X)]
         if names_rows and self.options.id_column is None and not any(map(is_id, self.points.columns)):

@@ -307,7 +307,9 @@ def exported(session: Session, state: SessionState, name: str) -> bytes:
         out = Path(folder) / name
         if name == "model.bm":
             learner.fit(points.X, constraints=rows)
-            save(out, learner, info={"source": points.title, "feature_names": list(points.features)})
+            save(
+                out, learner, info={"source": points.title, "feature_names": list(points.features), "has_labels": False}
+            )
         else:
             write_constraints(out, rows if points.sample_id is None else replace(rows, ids=np.array(points.names)))
         return out.read_bytes()

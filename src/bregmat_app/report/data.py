@@ -84,6 +84,8 @@ class ReportData:
     def __post_init__(self) -> None:
         if self.result.status in ("INFEASIBLE", "UNBOUNDED"):
             raise ValueError(f"no matrix was learned, so there is nothing to report: {self.result.proof_text()}")
+        if self.sample_id is not None and len(np.asarray(self.sample_id)) != (n := np.shape(self.X)[0]):
+            raise ValueError(f"sample_id must have one entry per row of X, {n}; got {len(np.asarray(self.sample_id))}.")
 
     @cached_property
     def points(self) -> Any:
