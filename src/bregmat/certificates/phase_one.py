@@ -104,8 +104,9 @@ class _Barrier:
     def centred(self, x: np.ndarray, t: float) -> np.ndarray:
         """The minimum of the function for one t, to moderate accuracy, by Newton's method."""
         C = self.factor(x)
+        if C is None:  # the entries of the sum overflow
+            return x
         for _ in range(MAX_NEWTON_STEPS):
-            assert C is not None
             newton = self._newton_direction(x, C, t)
             if newton is None:
                 break
