@@ -222,8 +222,8 @@ class Recomputation:
         ended = self.losses.ended(p, allowance(noise, self.unit))
         objective = self.distance() + self.losses.cost(p + ended)
         upper = objective + float((np.abs(mu) * self.losses.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
-        # an infinite objective beside UNKNOWN claims nothing
-        claims_objective = not (report.claimed is Status.UNKNOWN and result.objective == np.inf)
+        # an infinite objective beside UNKNOWN claims nothing, nor does that of a point that is not feasible
+        claims_objective = is_feasible and not (report.claimed is Status.UNKNOWN and result.objective == np.inf)
         blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0  # of 16 roundings
         (prior, turned), size = self.from_the_prior(mu), self.gap_unit(objective)
         # rounding of a singular dense prior decides its range: a bound that differs by no more counts, up to the tolerance
@@ -232,7 +232,7 @@ class Recomputation:
         # rounding of the bound grows with the dual weights, which are part of the claim: it is not allowed to the objective
         allowed = HALF_DIGITS * self.gap_unit(objective if np.isfinite(objective) else 0.0)
         allowed += prior + self.eps * float((self.l * self.l).sum())
-        if is_feasible and claims_objective:
+        if claims_objective:
             report.compare("objective", objective, allowed + blur)
         report.bound_from_below("dual_bound", bound, allowed + min(turned, CANCELLED * size), lost, size)
         if claims_objective:
