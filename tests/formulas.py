@@ -186,7 +186,8 @@ class MatrixProblem:
         is_factor = hasattr(prior, "G0")
         if is_factor:
             V, l, _ = np.linalg.svd(prior.G0, full_matrices=False)
-            l = l**2
+            _, first, copy = np.unique(prior.G0, axis=0, return_index=True, return_inverse=True)
+            V, l = V[first[copy.ravel()]], l**2  # equal points have equal coordinates: their difference is exactly 0
         else:
             l, V = np.linalg.eigh(np.eye(points.shape[1]) if prior is None else prior)
         keep = l > 1e-12 * l.max()
