@@ -213,8 +213,8 @@ def unfold(
         r = N.shape[1]
         program = SemidefiniteProgram.build(-np.eye(r), bind(rows, N), rows, slack_weight * largest)
         start = rtol * np.tile(np.maximum(sq, SMALLEST_START * sq.mean()), 2) if rtol > 0 else None
-        outcome = solve(program, LogDetPath(), start=start, **limits)
-        result: MatrixResult = program.rows.result(SemidefiniteResult, outcome, Coordinates(N, np.ones(r)))
+        run = solve(program, LogDetPath(), start=start, **limits)
+        result: MatrixResult = program.rows.result(SemidefiniteResult, run, Coordinates(N, np.ones(r)))
     else:
         scale = largest if prior_scale is None else prior_scale
         check_positive("prior_scale", scale, finite=True)

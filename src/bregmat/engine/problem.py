@@ -109,10 +109,10 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """A proof that a problem is infeasible or unbounded: its weights, and the rows with a weight."""
+    """A proof that a problem is infeasible or unbounded: its weights, and the rows with a weight if these are weights of rows."""
 
     dual: np.ndarray
-    rows: np.ndarray
+    rows: np.ndarray | None
     status: Status = Status.INFEASIBLE
 
 

@@ -224,7 +224,7 @@ class QuadraticProgram(Problem):
 
     def contradiction(self, state: QPState) -> Proof | None:
         """The proof that :meth:`conclude` has found."""
-        return None if state.ray is None else Proof(state.ray, np.flatnonzero(state.ray), Status.UNBOUNDED)
+        return None if state.ray is None else Proof(state.ray, None, Status.UNBOUNDED)
 
     def _ray(self, direction: np.ndarray) -> np.ndarray | None:
         """The direction d without its rounding if ``d >= 0``, ``A d = 0``, ``E d = 0``, ``b'd < 0`` up to rounding; else None."""
