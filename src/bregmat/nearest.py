@@ -127,7 +127,7 @@ def nearest_kernel(
         callback=callback,
     )
     data = prior.G0 if isinstance(prior, Factor) else prior
-    if is_for_blocks(None, None, data, constraints):
+    if isinstance(data, LazyPoints) or isinstance(constraints, LazyConstraints):
         raise TypeError(
             "nearest_kernel takes points and constraints in memory. With LogDet, nearest_metric(G0, constraints) solves the "
             "same problem for those in files."

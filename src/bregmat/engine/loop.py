@@ -179,9 +179,7 @@ def solve(
     *,
     tol: float = 1e-6,
     max_iter: int | None = None,
-    max_seconds: float | None = None,
     start: Any = None,
-    callback: CallBack | None = None,
     log: RunLog | None = None,
 ) -> Run:
     """Run a solver until its point is certified to ``tol`` or a limit is reached.
@@ -199,19 +197,14 @@ def solve(
         Relative gap at which the run stops; dimensionless.
     max_iter : int, optional
         Limit on steps; by default the solver's own.
-    max_seconds : float, optional
-        Limit on wall time.
     start : optional
         A warm start for the solver's ``init``: dual weights, shape (c,), for (P). Copied.
-    callback : callable, optional
-        Called with each :class:`Record`.
     log : RunLog, optional
-        The log of a run that this one continues; replaces ``max_seconds`` and ``callback``.
+        With the limit on wall time, the callback, and the steps of runs before this one.
     """
     solver.check(problem)
-    log = RunLog(callback, max_seconds) if log is None else log
     limit = solver.max_iter if max_iter is None else max_iter
-    return _loop(problem, solver, tol, limit, limit, start, log)
+    return _loop(problem, solver, tol, limit, limit, start, RunLog() if log is None else log)
 
 
 class Method(Protocol):
