@@ -237,11 +237,6 @@ class NearestMatrix(Problem):
         return root * crude + constant
 
     # ------------------------------------------------------------------ what the loop asks
-    @property
-    def certifies_cheaply(self) -> bool:
-        """Whether no row is hard: hard rows are restored before each certificate."""
-        return self.is_always_feasible
-
     def estimate(self, state: Any, works_on: str) -> dict[str, float]:
         """The numbers of a step without a certificate; with hard rows, the solver says whether its objective is that of the dual."""
         figures = {"objective": np.nan, "dual_bound": np.nan, "violation": np.nan}

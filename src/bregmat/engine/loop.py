@@ -165,7 +165,7 @@ def compose(cls: type[_R], run: Run | Result, **point: Any) -> _R:
     """
     parts = vars(run)
     if isinstance(run, Run):
-        conflict = None if run.proof is None else run.proof.rows
+        conflict = run.proof.rows if run.proof is not None and len(run.proof.rows) else None
         how = {"history": run.log.history, "seconds": run.log.seconds(), "conflict": conflict}
         parts = parts | vars(run.certificate) | how
     parts = parts | point

@@ -58,7 +58,7 @@ def run_on_machine(
             every = np.arange(problem.n)
             f = problem.kernel.sums(every, every, x)
             certificate = Machine(problem, x, f, np.zeros(problem.n)).unproven(np.inf, margin_bound=hulls.margin)
-            proof, reason = Proof(certificate.dual, None), ExitReason.CERTIFICATE
+            proof, reason = Proof(certificate.dual), ExitReason.CERTIFICATE
     certificate = replace(certificate, max_violation=end.residual)
     return Run(log, certificate, tol, reason, settings.name, run.n_iter, proof)
 

@@ -212,7 +212,7 @@ def _run_updates(
     run = run_updates(program, settings, start, prove=proofs, tol=tol, max_iter=max_iter, log=log)
     if run.ray is not None:
         certificate = replace(problem.unproven(run.x, lower=-np.inf), dual=run.ray)
-        proof = Proof(run.ray, None, Status.UNBOUNDED)
+        proof = Proof(run.ray, status=Status.UNBOUNDED)
         return Run(log, certificate, tol, run.exit_reason, settings.name, run.n_iter, proof)
     multiplier = np.full(problem.m, run.state.multiplier)
     end = QPState(run.x, multiplier, tol=tol, directions=[run.x, *proofs.directions])

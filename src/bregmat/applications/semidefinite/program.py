@@ -139,7 +139,7 @@ def semidefinite_program(
         point = problem.certify(solve(any_feasible, LogDetPath(), tol=tol, log=quiet).certificate)
         if point.is_feasible:
             unbounded = replace(point, dual_bound=-np.inf, upper=np.inf)
-            proof = Proof(point.dual, None, Status.UNBOUNDED)
+            proof = Proof(point.dual, status=Status.UNBOUNDED)
             run = replace(run, certificate=unbounded, proof=proof, reason=ExitReason.CERTIFICATE)
         else:
             ray = None
