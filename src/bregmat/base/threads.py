@@ -25,7 +25,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass
 from functools import cache, wraps
 from types import FunctionType
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -192,14 +192,6 @@ def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str]) -
         return result
 
     return public
-
-
-def raise_interrupt(text: str, *, warn: bool) -> NoReturn:
-    """Raise `KeyboardInterrupt`, after a warning unless the caller informs the user (``warn``)."""
-    if not warn:
-        with suppress(InterruptWarning):  # if warnings are errors, the interrupt is raised all the same
-            warn_caller(text, InterruptWarning)
-    raise KeyboardInterrupt(text)
 
 
 class InterruptWarning(RuntimeWarning):
