@@ -33,7 +33,7 @@ from bregmat.from_labels.groups import (
     too_few_labelled,
     warn_of_points,
 )
-from bregmat.from_labels.neighbors import BLOCK, Neighbors, Space
+from bregmat.from_labels.neighbors import BLOCK, Neighbors
 from bregmat.nearest import nearest_metric
 from bregmat.sharded.points import PointBlock, PointsInBlocks
 
@@ -239,8 +239,10 @@ def _nearest(
 
 
 @dataclass(frozen=True, eq=False)
-class BlockSpace(Space):
+class BlockSpace:
     """Points in blocks, mapped by P (d, r), or as they are; all blocks are searched for neighbours.
+
+    It has the methods of a :class:`bregmat.from_labels.neighbors.Space` that comparisons need.
 
     Attributes
     ----------
@@ -259,9 +261,8 @@ class BlockSpace(Space):
 
         Parameters
         ----------
-        groups : BlockLabels
-        points, n_alike, n_apart
-            As in :meth:`bregmat.from_labels.neighbors.Space.nearest`.
+        groups, points, n_alike, n_apart
+            As in :meth:`bregmat.from_labels.neighbors.Space.nearest`, with BlockLabels.
         """
         Z, kind, parts = self.points.cached(_mapped, self.P), groups.code_of(points), []
         for part in blocks(len(points), self.points.shape[1], QUERIES):
@@ -367,7 +368,7 @@ def fit_in_blocks(
     refused : dict
         Arguments of ``fit`` by name that must be None.
     """
-    learner._check_parameters()
+    settings = learner._check_parameters()
     for name, value in refused.items():
         if value is not None:
             raise TypeError(f"{name} is not taken where points are processed in blocks.")
@@ -384,9 +385,10 @@ def fit_in_blocks(
     elif y is not None:
         raise TypeError("constraints must be in memory to be joined with those drawn from y: leave out one of them.")
     labels = None if y is None or learner.n_constraints == 0 else BlockLabels.of(points, learner.unlabeled)
-    task = Task(learner, points, located, labels)
-    task = replace(task, candidate=learner._choose(task, None))
-    d, name = points.shape[1], learner.prior_
-    prior = learner._given_prior(d) if name == "given" else block_prior(points, name)
-    problem = BlockProblem(points, prior, block_size)
-    learner._keep_all(problem, task, *learner._learn(problem, task))
+
+    def problem_of(task: Task) -> BlockProblem:
+        name = task.candidate.prior
+        prior = learner._given_prior(points.shape[1]) if name == "given" else block_prior(points, name)
+        return BlockProblem(points, prior, block_size)
+
+    learner._fit_task(Task(learner, points, located, labels, settings), None, problem_of)

@@ -24,11 +24,10 @@ from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.task import Task, TrainingProblem
-from bregmat.from_labels.neighbors import PointSpace, SpaceInMemory
+from bregmat.from_labels.neighbors import PointSpace, Space
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.objective.divergences import DIVERGENCES
 
 REST_TOL = 1e-10  # squared distance to the span of the points in constraints, relative to the largest k(x, x), that may be rounding
 
@@ -168,16 +167,13 @@ class SpanMap(LowRankMap):
 
 
 # ---------------------------------------------------------------------- forms of learning
-def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> FactorProblem | SpanProblem:
+def kernel_problem(task: Task, base: KernelFunction) -> FactorProblem | SpanProblem:
     """The problem in the form that the data and the parameters ask for (see :class:`KernelLearner`)."""
-    (n, d), rank = X.shape, learner.rank
+    X, rank = task.X, task.learner.rank
+    n, d = X.shape
     if rank is None and base.kernel != "linear":
         return SpanProblem(X, base)
-    if (
-        rank is None
-        and (d > n or sp.issparse(X))
-        and not DIVERGENCES.resolve(learner._divergence).is_congruence_invariant
-    ):
+    if rank is None and (d > n or sp.issparse(X)) and not task.settings["divergence"].is_congruence_invariant:
         rank = min(n, d)  # nothing of size d x d is formed
     if rank is None:
         return FactorProblem(X)
@@ -189,7 +185,7 @@ def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> FactorProblem 
 
 
 @dataclass(eq=False)
-class KernelSpace(SpaceInMemory):
+class KernelSpace(Space):
     """Points of a kernel: ``block`` gives the kernel values for two arrays of row numbers."""
 
     block: Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -14,7 +14,7 @@ from bregmat.base.linalg import dense, product, sq_norms
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS
 from bregmat.coordinates.spans import span_of_vectors
 from bregmat.estimators.base import callback_of
-from bregmat.from_labels.groups import drawn_rows
+from bregmat.from_labels.groups import LabelGroups, drawn_rows
 
 # Temperature of distances, in units of half their median square, and of cosines. From 0.1 to 0.2, and for weights from 50 to 300, accuracy
 # hardly changes (docs/defaults.md).
@@ -24,6 +24,21 @@ COSINE_PASSES = 3  # how often cosines are linearised, also where candidates are
 # Largest number of rows of a problem, which has a score for each pair of rows. Of more rows, a sample is drawn.
 MOST_POINTS = 2000
 N_PAIRS = 10_000  # from which the median squared distance is estimated
+
+
+def why_no_softmax(task: Any) -> str:
+    """Why nothing can be learned with the softmax loss, as the text of an error; empty if it can."""
+    learner = task.learner
+    if task.constraints is not None:
+        return 'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
+    if not isinstance(task.labels, LabelGroups):
+        return 'strategy="softmax" is not available where points are processed in blocks.'
+    if learner.slack_weight == np.inf:
+        return 'slack_weight must be finite with strategy="softmax", whose loss is never 0; got inf.'
+    for name, value, usual in (("loss", learner.loss, None), ("solver", learner.solver, "auto")):
+        if value != usual:
+            return f'{name}={value!r} is not available with strategy="softmax": leave it out.'
+    return ""
 
 
 def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:

@@ -17,7 +17,7 @@ from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SQ_DISTANCE
 from bregmat.from_labels.groups import label_groups
-from bregmat.from_labels.neighbors import FORMS, STRATEGIES, Drawing, PointSpace, neighbor_constraints
+from bregmat.from_labels.neighbors import FORMS, MOST_DEFAULT_ROWS, STRATEGIES, PointSpace, neighbor_constraints
 from bregmat.typing import Form, Labels, Points, RandomState, Strategy
 
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 is above this from 159 classes on
@@ -125,9 +125,12 @@ def constraints_from_labels(
     rng = generator(random_state)
     groups = label_groups(to_numpy("y", y), points.shape[0], strategy, unlabeled=unlabeled)
     if strategy == "neighbors":
-        drawing = Drawing(n_neighbors, n_impostors, form, n_constraints)
-        compared = groups.compared(drawing.most_points, rng, warn=True)
-        return neighbor_constraints(PointSpace(points, groups.ordered), groups, compared, drawing)
+        # as many points as have n_constraints rows; all points remain possible neighbours
+        max_rows = n_constraints or MOST_DEFAULT_ROWS
+        per_point = n_neighbors * n_impostors if form == "comparison" else n_neighbors + n_impostors
+        compared = groups.compared(-(-max_rows // per_point), rng, warn=True)
+        space = PointSpace(points, groups.ordered)
+        return neighbor_constraints(space, groups, compared, n_neighbors, n_impostors, max_rows, form=form)
     return random_pairs(points, groups, n_constraints, percentiles, rng)
 
 
