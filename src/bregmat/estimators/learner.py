@@ -55,7 +55,7 @@ from bregmat.estimators.linear_maps import has_unit_rows
 from bregmat.estimators.selection import FEW_ROWS, MORE_PASSES, NOT_COMPARED, Trials, matching, select
 from bregmat.estimators.softmax import why_no_softmax
 from bregmat.estimators.task import Candidate, Task, TrainingProblem
-from bregmat.from_labels.groups import NEED_CLASSES, TARGET_TYPES, LabelGroups, label_groups
+from bregmat.from_labels.groups import NEED_CLASSES, TARGET_TYPES, label_groups
 from bregmat.from_labels.neighbors import STRATEGIES
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import LOSSES, Loss
@@ -149,7 +149,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             fixed["prior"] = "given"
         is_given = task.labels is None or task.constraints is not None
         free = asked.keys() - fixed.keys()
-        if "metric" in free and not is_given and isinstance(task.labels, LabelGroups) and has_unit_rows(task.X):
+        if "metric" in free and not (is_given or task.is_in_blocks) and has_unit_rows(task.X):
             fixed["metric"] = "cosine"
         best = Candidate(**(self._usual | fixed))
         is_repeated, selection = best.strategy == "neighbors", None

@@ -39,7 +39,6 @@ from bregmat.estimators.selection import Trials
 from bregmat.estimators.softmax import learn_softmax, why_no_softmax
 from bregmat.estimators.task import MANY_POINTS, Candidate, Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
-from bregmat.from_labels.groups import LabelGroups
 from bregmat.from_labels.neighbors import STRATEGIES, PointSpace
 from bregmat.nearest import is_for_blocks, nearest_metric
 from bregmat.objective.spectral import SpectralDivergence
@@ -379,7 +378,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _candidates(self, task: Task) -> list[Candidate]:
         candidates = list(CANDIDATES)
-        is_in_memory, d = isinstance(task.labels, LabelGroups), task.X.shape[1]
+        is_in_memory, d = not task.is_in_blocks, task.X.shape[1]
         is_free = isinstance(self.prior, str) and self.prior == "auto"
         if is_free and not (is_in_memory and d <= MOST_FEATURES):  # no (d, d) covariance within classes
             candidates = [one for one in candidates if one.prior != "within"]

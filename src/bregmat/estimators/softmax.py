@@ -14,7 +14,7 @@ from bregmat.base.linalg import dense, product, sq_norms
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS
 from bregmat.coordinates.spans import span_of_vectors
 from bregmat.estimators.base import callback_of
-from bregmat.from_labels.groups import LabelGroups, drawn_rows
+from bregmat.from_labels.groups import drawn_rows
 
 # Temperature of distances, in units of half their median square, and of cosines. From 0.1 to 0.2, and for weights from 50 to 300, accuracy
 # hardly changes (docs/defaults.md).
@@ -31,7 +31,7 @@ def why_no_softmax(task: Any) -> str:
     learner = task.learner
     if task.constraints is not None:
         return 'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
-    if not isinstance(task.labels, LabelGroups):
+    if task.is_in_blocks:
         return 'strategy="softmax" is not available where points are processed in blocks.'
     if learner.slack_weight == np.inf:
         return 'slack_weight must be finite with strategy="softmax", whose loss is never 0; got inf.'

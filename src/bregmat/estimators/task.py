@@ -68,7 +68,7 @@ class Candidate:
         return f"{named}, cosine" if self.metric == "cosine" else named
 
 
-def growth(labels: Any, strategy: str | None) -> float:
+def growth(labels: LabelGroups, strategy: str | None) -> float:
     """Factor of the slack weight for the rows of some labels, 1 to 5; 1 for random pairs.
 
     The total weight of the constraints or losses of labels does not depend on their number. Without a correction, each row would count
@@ -112,7 +112,7 @@ class Task:
     X : ndarray, scipy.sparse or PointsInBlocks, shape (n, d)
     constraints : Constraints or None
         Constraints of the caller in row numbers of X, with the weights of their points.
-    labels : LabelGroups, BlockLabels or None
+    labels : LabelGroups or None
         Labels; None if there are none or if they are ignored.
     settings : dict
         Arguments of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric`, without the slack weight.
@@ -124,6 +124,8 @@ class Task:
         Library and device of X if it was not NumPy.
     names : ndarray, shape (n,), or None
         Names of the points; None if they are row numbers.
+    is_in_blocks : bool
+        Whether X is a :class:`bregmat.sharded.points.PointsInBlocks`.
     candidate : Candidate
         Settings that may be "auto": strategy, slack weight, prior.
     """
@@ -131,12 +133,13 @@ class Task:
     learner: Any
     X: Any
     constraints: Constraints | None
-    labels: Any
+    labels: LabelGroups | None
     settings: dict[str, Any]
     previous: MatrixResult | None = None
     weight: np.ndarray | None = None
     space: ArraySpace | None = None
     names: np.ndarray | None = None
+    is_in_blocks: bool = False
     candidate: Candidate = Candidate("neighbors")
 
     def slack_weight(self, labels: Any = None) -> float:
@@ -278,7 +281,7 @@ class Passes:
         ----------
         n_passes : int
         problem : TrainingProblem
-        labels : LabelGroups or BlockLabels
+        labels : LabelGroups
         sample : ndarray of int, optional
             Row numbers of the points, if these are a sample.
         """
@@ -286,7 +289,7 @@ class Passes:
         k, l, max_rows = learner.n_neighbors, learner.n_impostors, learner.n_constraints or MOST_DEFAULT_ROWS
         warn = self.after is None and sample is None
         max_points, among, rng = -(-max_rows // (k * l)), labels.ordered, generator(self.seed)
-        if len(among) > MOST_SEARCHED and isinstance(labels, LabelGroups):
+        if len(among) > MOST_SEARCHED and not self.task.is_in_blocks:
             points, among = self._searched(labels, max_points, rng, warn)
         else:
             points = labels.compared(max_points, rng, warn=warn)

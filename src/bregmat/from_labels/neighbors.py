@@ -190,7 +190,7 @@ class PointSpace(Space):
 # ---------------------------------------------------------------------- rows
 def neighbor_constraints(
     space: Any,
-    groups: Any,
+    groups: LabelGroups,
     points: np.ndarray,
     n_neighbors: int = 3,
     n_impostors: int = 10,
@@ -206,7 +206,7 @@ def neighbor_constraints(
     ----------
     space : Space or BlockSpace
         Where distances are measured.
-    groups : LabelGroups or BlockLabels
+    groups : LabelGroups
         Which of n points belong together.
     points : ndarray of int, shape (m,)
         Points that are compared with their neighbours.
