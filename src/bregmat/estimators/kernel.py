@@ -182,7 +182,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
 
     def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
         self._fit_map: FactorMap = problem.map_of(result)
-        self.captured_trace_: float = self._fit_map.captured
+        self.captured_trace_: float = problem.captured
 
     def _check_parameters(self) -> dict[str, Any]:
         settings = super()._check_parameters()
