@@ -157,7 +157,7 @@ def test_same_object_gives_the_same_bytes(model, tmp_path, arrays):
 
 def test_manifest_without_arrays(model, arrays):
     manifest = read_manifest(model)
-    assert manifest["class"] == "Toy" and manifest["format_version"] == 2
+    assert manifest["class"] == "Toy" and manifest["format_version"] == 3
     assert manifest["info"] == {"features": ["a", "b"]}
     assert manifest["state"]["meta"]["pi"] == META["pi"]
     assert manifest["state"]["arrays"]["components"] == {"$array": "arrays.components"}
@@ -370,9 +370,9 @@ WRONG_STATES = [
         (lambda m: m.update({"manifest.json": b"[" * 100_000}), "manifest.json cannot be read"),
         (lambda m: m.update({"manifest.json": b"[]"}), "not a bregmat model"),
         (edit_manifest(format="other"), "not a bregmat model"),
-        (edit_manifest(format_version=3, bregmat="9.9"), "format 3 by bregmat 9.9.*Update bregmat"),
-        (edit_manifest(format_version=1, bregmat="0.1"), "format 1 by bregmat 0.1.*Fit and save the model again"),
-        (edit_manifest(format_version="2"), "format '2'"),
+        (edit_manifest(format_version=4, bregmat="9.9"), "format 4 by bregmat 9.9.*Update bregmat"),
+        (edit_manifest(format_version=2, bregmat="0.1"), "format 2 by bregmat 0.1.*Fit and save the model again"),
+        (edit_manifest(format_version="3"), "format '3'"),
         (
             edit_manifest(**{"class": "Popen"}),
             "unknown class .Popen.; this bregmat knows BoostResult, ",

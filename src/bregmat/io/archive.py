@@ -1,6 +1,6 @@
 """Archives of arrays: a zip of uncompressed .npy members with a JSON manifest that contains the sha256 of each member.
 
-Layout of format 2::
+Layout of format 3::
 
     manifest.json      class, format_version, bregmat version, info, state; shape, dtype and sha256 of every array
     arrays/NAME.npy    one per array, not compressed, so that other programs can map them
@@ -28,7 +28,7 @@ from bregmat.io.state import ARRAY_NAME, MAX_DEPTH, STORED_KINDS, depth_of
 __all__ = ["ModelFileError", "read_archive", "write_archive"]
 
 FORMAT = "bregmat-model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 64 * 2**20
 MAX_EMPTY = 2**20  # product of the nonzero dimensions of an array without entries

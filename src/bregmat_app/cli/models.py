@@ -11,7 +11,7 @@ from bregmat.base.html import listed
 from bregmat.engine.result import Result
 from bregmat.io import Points, load, read_manifest, read_points, write_points
 from bregmat.io.points import KINDS, MISSING
-from bregmat.io.sources import source_of
+from bregmat.io.sources import known_path
 from bregmat.io.tables import column_names
 from bregmat.verification import verify
 from bregmat_app.cli import show
@@ -43,13 +43,14 @@ def transform_points(
         what = "rows left out" if data.rows is not None else "filled with medians"
         show.warn(f"missing cells in {listed(data.n_missing)}: {what}")
     after = learner.transform(np.hstack([data.X, encoded(data, categories)[0]]))
-    write_points(out, after, names=[f"c{k}" for k in range(after.shape[1])], columns=data.columns)
+    names = [f"c{k}" for k in range(after.shape[1])]
+    write_points(out, after, names=names, columns=data.columns, has_decimal_commas=data.has_decimal_commas)
     return after.shape
 
 
 def _points_for(path: Path, names: list[str], d: int, given: dict[str, Any]) -> Points:
     """Read the columns that a model was learned from: by name, or all d columns of numbers if the file or the model has no names."""
-    known = column_names(source_of(path, "read points from", KINDS), given["encoding"])
+    known = column_names(known_path(path, "read points from", KINDS), given["encoding"])
     if not d or (names and (set(names) <= set(known) or not (_are_made_up(names) or _are_made_up(known)))):
         return read_points(path, features=names, **given)
     points = read_points(path, **given)

@@ -209,11 +209,11 @@ class CorrelationOptions:
 
     def check(self, matrix: Path) -> None:
         """Check the bounds, and that the output can be written; `ValueError` otherwise."""
-        from bregmat.io.sources import TABLES, file_kind
+        from bregmat.io.sources import TABLES, known_path
 
         check_outputs({"--out": self.out}, [matrix, self.weights, self.fixed])
         if self.out is not None:
-            file_kind(self.out, "write a table to", TABLES)
+            known_path(self.out, "write a table to", TABLES)
         for name, value in (("--lower", self.lower), ("--upper", self.upper)):
             if value is not None and math.isnan(value):  # older versions of typer take it for a number in the range
                 raise ValueError(f"{name} must be a number from -1 to 1; got nan")

@@ -6,21 +6,23 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bregmat.base.checks import as_choice
 from bregmat.constraints.tables import parse_sample_ids
 from bregmat.io import Points, read_points, save, tables
 from bregmat.io.points import is_id
-from bregmat.io.sources import TABLES, source_of
+from bregmat.io.sources import TABLES, known_path
 from bregmat.retrieval import RetrievalLearner
 from bregmat_app.cli import show
 
 
 def learn_retrieval(
-    queries: Path, documents: Path, relevant: Path | None, out: Path | None, *, seed: int, quiet: bool
+    queries: Path, documents: Path, relevant: Path | None, out: Path | None, *, prior: Any, seed: int, quiet: bool
 ) -> int:
     """Learn a map from three files, write it, and print the measures of held-out queries as given and learned; the exit code."""
+    as_choice("--prior", prior, ("auto", "identity", "covariance"))
     Q, D = read_points(queries), read_points(documents)
     grades = None if relevant is None else read_relevance(relevant, Q, D)
-    learner, progress = RetrievalLearner(random_state=seed), show.Progress("learning", quiet, state=_state)
+    learner, progress = RetrievalLearner(prior=prior, random_state=seed), show.Progress("learning", quiet, state=_state)
     texts, is_interrupted = show.fit_until_interrupted(learner, progress, Q.X, D.X, grades)
     if out is not None:
         save(out, learner, info={"feature_names": list(Q.names)})
@@ -41,7 +43,7 @@ def learn_retrieval(
 
 def read_relevance(path: Path, queries: Points, documents: Points) -> sp.csr_array:
     """Grades (n_queries, n_documents) from a table with the columns query, document and, if there is one, grade (by default 1)."""
-    table = tables.read(source_of(path, "read right answers from", TABLES), is_word=lambda name: name != "grade")
+    table = tables.read(known_path(path, "read right answers from", TABLES), is_word=lambda name: name != "grade")
     tables.require_columns(path, ("query", "document"), table.columns)
     row, column = (
         _numbers(path, name, table.columns[name], points)
