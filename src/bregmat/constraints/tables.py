@@ -64,15 +64,10 @@ class Row:
 class TableRows:
     """The constraints of a table, or of one of pairs or triplets, and the locations of their rows."""
 
-    rows: Any  # Constraints, whose bounds have no meaning if ``is_open``
+    rows: Any  # Constraints; if there are ``tuples``, their bounds follow from the points
     where: Callable[[int], str]  # the location of a constraint, such as "line 7" or "row 6"
     samples: list[tuple[str, ...]]  # of each row, as words
     tuples: TupleTable | None = None  # how the table was read, if it is one of pairs or triplets
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the bounds follow from the points, by :meth:`Constraints.with_bounds_from`."""
-        return self.tuples is not None
 
     def bounded(self, table: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
         """The constraints, with bounds from the points if the table has none.
@@ -97,23 +92,17 @@ class TableRows:
             raise TypeError(
                 f"{table}: pairs and triplets without bounds need X=, the points whose squared distances give the bounds."
             )
-        return self.measured(self.rows, X, sample_id, random_state)
+        return self.measured(X, sample_id, random_state)
 
-    def measured(self, rows: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
-        """Some of these rows, whose bounds are open, with bounds from the points.
-
-        Parameters
-        ----------
-        rows, X, sample_id, random_state
-            As in :meth:`bounded`.
-        """
+    def measured(self, X: Any, sample_id: Any = None, random_state: Any = 0) -> Any:
+        """The constraints of pairs or triplets, with bounds from the points."""
         assert self.tuples is not None
         if not self.tuples.is_graded:
-            return rows.with_bounds_from(X, sample_id=sample_id, random_state=random_state)
+            return self.rows.with_bounds_from(X, sample_id=sample_id, random_state=random_state)
         points = as_points("X", X)
         near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), PERCENTILES, generator(random_state))
         near, far = np.sqrt(near), np.sqrt(far)
-        return replace(rows, bound=np.square(near + rows.bound * (far - near)))
+        return replace(self.rows, bound=np.square(near + self.rows.bound * (far - near)))
 
 
 def table_rows(
@@ -175,26 +164,22 @@ def table_rows(
 def words(column: Any) -> np.ndarray:
     """A column as the words of a .csv file; a missing cell is empty, a whole number has no decimal point."""
     array = np.asarray(column)
-    if array.dtype.kind == "f":
-        whole = np.isfinite(array) & (array == np.rint(array)) & (np.abs(array) < 2**53)
-        return np.array(["" if np.isnan(v) else str(int(v)) if w else repr(float(v)) for v, w in zip(array, whole)])
-    if array.dtype.kind in "OmM":
-        return np.array([_word(value) for value in array], dtype=str)
-    return array.astype(str)
+    if array.dtype.kind not in "fOmM":
+        return array.astype(str)
+    return np.array([_word(value) for value in (array.tolist() if array.dtype.kind == "f" else array)], dtype=str)
 
 
 def _word(value: Any) -> str:
     if is_missing(value):
         return ""
-    return str(int(value)) if isinstance(value, float | np.floating) and value == np.rint(value) else str(value)
+    is_whole = isinstance(value, float | np.floating) and value.is_integer() and abs(value) < 2**53
+    return str(int(value)) if is_whole else str(value)
 
 
 def parse_sample_ids(values: Any) -> np.ndarray:
     """Sample ids from text: integers if all are written as integers ("7", not "007" or "7.0"), otherwise strings."""
     array = np.asarray(values)
-    if array.dtype.kind == "f" and (array == np.rint(array)).all():
-        return array.astype(np.int64)
-    if array.dtype.kind in "iu":
+    if array.dtype.kind in "iu" or (array.dtype.kind == "f" and (array == np.rint(array)).all()):
         return array.astype(np.int64)
     text = array.astype(str)
     try:

@@ -179,25 +179,18 @@ def _pyarrow() -> Any:
 
 
 @contextmanager
-def _damage_of(path: Path) -> Iterator[None]:
-    """Turn what pyarrow raises for a damaged file into ValueError."""
-    pyarrow = _pyarrow()
-    try:
-        yield
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
-        # pyarrow raises OSError for damaged pages and MemoryError for impossible sizes
-        raise ValueError(f"{path}: not a parquet file, or damaged ({error})") from error
-
-
-@contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
-    """A ``pyarrow.parquet.ParquetFile``."""
+    """A ``pyarrow.parquet.ParquetFile``; ValueError for what pyarrow raises while it is open, because the file is damaged."""
     check_readable(path)
     pyarrow = _pyarrow()
-    # opened outside of _damage_of: a missing file is not a damaged one
-    with path.open("rb") as handle, _damage_of(path), pyarrow.parquet.ParquetFile(handle) as file:
-        require_distinct(path, file.schema_arrow.names)
-        yield file
+    with path.open("rb") as handle:
+        try:
+            with pyarrow.parquet.ParquetFile(handle) as file:
+                require_distinct(path, file.schema_arrow.names)
+                yield file
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
+            # pyarrow raises OSError for damaged pages and MemoryError for impossible sizes
+            raise ValueError(f"{path}: not a parquet file, or damaged ({error})") from error
 
 
 def is_numeric(kind: Any) -> bool:
@@ -209,15 +202,13 @@ def is_numeric(kind: Any) -> bool:
 
 def _read_parquet(path: Path) -> dict[str, np.ndarray]:
     with open_parquet(path) as file:
-        size = 8 * file.metadata.num_rows * file.metadata.num_columns
+        n, size = file.metadata.num_rows, 8 * file.metadata.num_rows * file.metadata.num_columns
         if size > max(LARGE, EXPANDS * (packed := path.stat().st_size)):
             what = f"a file of {packed} bytes that decompresses to {size}"
             raise ValueError(f"{path}: {what}: it is damaged or malicious")
-        table = file.read()
-    if table.num_rows == 0:
-        raise ValueError(f"{path}: no rows")
-    columns = {}
-    with _damage_of(path):
+        if n == 0:
+            raise ValueError(f"{path}: no rows")
+        table, columns = file.read(), {}
         for name, column in zip(table.column_names, table.columns):
             if is_numeric(column.type) or str(column.type) == "bool":
                 columns[name] = column.to_numpy()

@@ -1,7 +1,7 @@
 """The data of `bregmat learn`: points, labels and constraints, and remarks on them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +150,13 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
     assert rows is not None
     if said:
         task.warnings.append(f"{file} was {said}")
-    if table.is_open and prior == "within":
+    if tuples is not None and prior == "within":
         raise ValueError(
             f"{file} has no bounds, and --prior within has no scale to measure them in: take another prior"
         )
-    if table.is_open and prior in ("auto", *POINTS_PRIORS):
+    if tuples is not None and prior in ("auto", *POINTS_PRIORS):
         seen = points_in_prior(np.asarray(task.X), "variance" if prior == "auto" else prior)
-        rows, task.has_measured_bounds = table.measured(rows, seen, None, 0), True
+        rows, task.has_measured_bounds = replace(table, rows=rows).measured(seen), True
     places = np.flatnonzero(kept)
     task.constraints, task.place = rows, lambda k: f"{file}, {table.where(int(places[k]))}"
 
