@@ -7,7 +7,7 @@ import numpy as np
 from rich.table import Table
 
 from bregmat.base.checks import as_choice
-from bregmat.base.html import listed
+from bregmat.base.html import listed, number
 from bregmat.engine.result import Result
 from bregmat.io import Points, load, read_manifest, read_points, write_points
 from bregmat.io.points import KINDS, MISSING
@@ -88,5 +88,6 @@ def tables_about(model: Path) -> list[Table | str]:
         found.append(show.certificate_table(result, has_hard=has_hard, more=verify(result).rows()))
     if hasattr(learner, "components_"):
         strengths = np.linalg.svd(learner.components_, compute_uv=False) ** 2
-        found.append(show.name_value_table([show.eigenvalues(strengths)]))
+        largest = ", ".join(map(number, strengths[:8])) + (", ..." if len(strengths) > 8 else "")
+        found.append(show.name_value_table([("eigenvalues", largest)]))
     return found

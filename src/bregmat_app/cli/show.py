@@ -130,11 +130,6 @@ def certificate_table(result: Any, *, has_hard: bool | None = None, more: Iterab
     return name_value_table([*result.certificate_rows(has_hard), *more])
 
 
-def eigenvalues(values: Any) -> tuple[str, str]:
-    """The row of a table with the largest eigenvalues of a matrix, which are given in descending order."""
-    return "eigenvalues", ", ".join(map(number, values[:8])) + (", ..." if len(values) > 8 else "")
-
-
 def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
     """A table of names and values."""
     table = Table(
