@@ -70,31 +70,30 @@ class Text:
         """All columns, of numbers or words; the cells of columns for which ``is_word(name)`` holds are not converted."""
         words = [name for name in self.names if is_word(name)]
         missing = {name: list(MISSING) for name in self.names if name not in words}
+        pandas = pandas_package()
+        # since version 3.1, pandas reads all numbers exactly
+        is_exact = tuple(int(part) for part in pandas.__version__.split(".")[:2]) >= (3, 1)
         with opened_text(self.path, self.encoding) as text, self._errors():
-            frame = self._read(text, dtype=dict.fromkeys(words, str), na_values=missing)
+            frame = pandas.read_csv(
+                text,
+                sep=self.delimiter,
+                decimal=self.decimal,
+                header=0 if self.has_header else None,
+                names=self.names,
+                index_col=False,
+                skipinitialspace=True,
+                dtype=dict.fromkeys(words, str),
+                na_values=missing,
+                keep_default_na=False,
+                low_memory=False,
+                **({} if is_exact else {"float_precision": "round_trip"}),
+            )
         if frame.empty:
             raise ValueError(f"{self.path}: a header line, but no rows")
         last = frame[self.names[-1]]
         if not may_be_short and (last.isna() | (last.astype(object) == "")).any():  # as in a short row
             self._refuse_rows(operator.lt)
         return {name: _column(frame[name]) for name in self.names}
-
-    def _read(self, text: Any, **more: Any) -> Any:
-        # since version 3.1, pandas reads all numbers exactly
-        exact = {} if _version(pandas_package()) >= (3, 1) else {"float_precision": "round_trip"}
-        return pandas_package().read_csv(
-            text,
-            sep=self.delimiter,
-            decimal=self.decimal,
-            header=0 if self.has_header else None,
-            names=self.names,
-            index_col=False,
-            skipinitialspace=True,
-            keep_default_na=False,
-            low_memory=False,
-            **exact,
-            **more,
-        )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -148,10 +147,6 @@ class Text:
         if self.delimiter == "," or self.decimal == "," or not _has_decimal_comma(cell):
             return ""
         return f"; decimal commas are recognised by the first {SHOWN} lines: write them there, too, or write points"
-
-
-def _version(package: Any) -> tuple[int, ...]:
-    return tuple(int(part) for part in package.__version__.split(".")[:2])
 
 
 def _first_lines(path: Path, encoding: str) -> list[str]:

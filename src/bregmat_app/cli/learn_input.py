@@ -167,9 +167,10 @@ def _unknown_points(task: LearnInput, table: TableRows, rows: np.ndarray, id_nam
     known = {str(name) for name in names}
     words = [name for name in names if isinstance(name, str)]
     first: dict[str, int] = {}
+    ids, index = table.rows.ids, table.rows.index
     for row in rows.tolist():
-        for name in table.samples[row]:
-            if name not in known:
+        for sample in index[row][index[row] >= 0]:
+            if (name := str(sample if ids is None else ids[sample])) not in known:
                 first.setdefault(name, row)
     said = [
         f"{name!r} ({table.where(row)}{similar_name(name, words) if k < MOST_NAMED else ''})"

@@ -85,7 +85,7 @@ def tables_about(model: Path) -> list[Table | str]:
     results = learner if isinstance(learner, Result) else getattr(learner, "result_", [])
     has_hard = is_any_hard(learner, learner.constraints_) if hasattr(learner, "constraints_") else None
     for result in results if isinstance(results, list) else [results]:
-        found.append(show.certificate_table(result, has_hard=has_hard, more=verify(result).rows()))
+        found.append(show.name_value_table([*result.certificate_rows(has_hard), *verify(result).rows()]))
     if hasattr(learner, "components_"):
         strengths = np.linalg.svd(learner.components_, compute_uv=False) ** 2
         largest = ", ".join(map(number, strengths[:8])) + (", ..." if len(strengths) > 8 else "")

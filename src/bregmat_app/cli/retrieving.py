@@ -9,10 +9,10 @@ import scipy.sparse as sp
 from bregmat.base.checks import as_choice
 from bregmat.constraints.tables import parse_sample_ids
 from bregmat.io import Points, read_points, save, tables
-from bregmat.io.points import is_id
 from bregmat.io.sources import TABLES, known_path
 from bregmat.retrieval import RetrievalLearner
 from bregmat_app.cli import show
+from bregmat_app.cli.points import find_sample_ids
 
 
 def learn_retrieval(
@@ -35,7 +35,7 @@ def learn_retrieval(
         ]
         title = f"held-out queries among {len(D.X):,} documents"
         show.stdout().print(show.name_value_table(rows, title))
-    show.stdout().print(show.certificate_table(learner.result_))
+    show.stdout().print(show.name_value_table(learner.result_.certificate_rows(None)))
     if out is not None:
         show.wrote("model", out)
     return show.ExitCode.INTERRUPTED if is_interrupted else show.exit_code(learner.result_)
@@ -60,9 +60,8 @@ def read_relevance(path: Path, queries: Points, documents: Points) -> sp.csr_arr
 
 def _numbers(path: Path, name: str, cells: np.ndarray, points: Points) -> np.ndarray:
     """Row numbers of points that are named by their column of ids, or else by their numbers."""
-    n = len(points.X)
-    ids = next((x for column, x in points.columns.items() if is_id(column)), np.arange(n))
-    known = {str(key): k for k, key in enumerate(parse_sample_ids(ids))}
+    n, (_, ids) = len(points.X), find_sample_ids(points, None)
+    known = {str(key): k for k, key in enumerate(np.arange(n) if ids is None else ids)}
     found = np.array([known.get(str(cell), -1) for cell in parse_sample_ids(cells)], dtype=int)
     if len(bad := np.flatnonzero(found < 0)):
         what = f"row numbers from 0 to {n - 1}" if len(known) == n and "0" in known else "the column id"

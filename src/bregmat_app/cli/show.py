@@ -125,11 +125,6 @@ def summary_table(rows: Iterable[SummaryRow]) -> Table:
     return table
 
 
-def certificate_table(result: Any, *, has_hard: bool | None = None, more: Iterable[tuple[str, str]] = ()) -> Table:
-    """The table of the certificate of a result, followed by the rows `more`."""
-    return name_value_table([*result.certificate_rows(has_hard), *more])
-
-
 def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
     """A table of names and values."""
     table = Table(
