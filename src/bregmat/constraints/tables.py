@@ -169,8 +169,9 @@ def words(column: Any) -> np.ndarray:
 def _word(value: Any) -> str:
     if is_missing(value):
         return ""
-    is_whole = isinstance(value, float | np.floating) and value.is_integer() and abs(value) < 2**53
-    return str(int(value)) if is_whole else str(value)
+    if isinstance(value, float | np.floating) and value.is_integer() and abs(float(value)) < 2**53:
+        return str(int(value))
+    return str(value)
 
 
 def parse_sample_ids(values: Any) -> np.ndarray:

@@ -156,7 +156,8 @@ def _manifest(archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
 def _array(archive: zipfile.ZipFile, name: str, record: Any, size: int) -> np.ndarray:
     """One array of a file of `size` bytes. Its record says what it is; the header of the .npy member is for other programs."""
     data, at = bytearray(archive.getinfo(_member(name)).file_size), 0
-    with archive.open(_member(name)) as stream:
+    stream: Any = archive.open(_member(name))
+    with stream:
         while n_read := stream.readinto(memoryview(data)[at : at + CHUNK]):
             at += n_read
     if at < len(data) or not isinstance(record, dict) or hashlib.sha256(data).hexdigest() != record.get("sha256"):

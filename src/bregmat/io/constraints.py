@@ -13,7 +13,7 @@ from bregmat.constraints.relations import SAMPLES
 from bregmat.constraints.tables import TableRows, columns_of, parse_sample_ids, table_rows
 from bregmat.constraints.tuples import holds_numbers
 from bregmat.io import tables
-from bregmat.io.sources import TABLES, TEXT, kind_of, known_path
+from bregmat.io.paths import TABLES, TEXT, kind_of, known_path
 from bregmat.typing import Labels, Points, RandomState
 
 __all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "write_constraints"]

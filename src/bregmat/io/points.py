@@ -9,8 +9,7 @@ import numpy as np
 
 from bregmat.base.checks import as_choice
 from bregmat.io import tables
-from bregmat.io.paths import atomic_write
-from bregmat.io.sources import TABLES, kind_of, known_path
+from bregmat.io.paths import TABLES, atomic_write, kind_of, known_path
 
 __all__ = ["Points", "read_points", "write_points"]
 

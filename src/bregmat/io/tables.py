@@ -12,8 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bregmat.base.checks import similar_name
-from bregmat.io.paths import atomic_write, check_readable
-from bregmat.io.sources import PACKED, TABLES, TEXT, kind_of, known_path, require_distinct
+from bregmat.io.paths import PACKED, TABLES, TEXT, atomic_write, check_readable, kind_of, known_path, require_distinct
 from bregmat.io.texts import Text, pandas_package
 
 # A columnar file may decompress to at most LARGE bytes or EXPANDS times its size, whichever is larger.

@@ -15,7 +15,7 @@ import numpy as np
 
 from bregmat.base.threads import cached_property
 from bregmat.constraints.columns import is_number_word
-from bregmat.io.sources import kind_of, opened_text, require_distinct
+from bregmat.io.paths import kind_of, opened_text, require_distinct
 
 SHOWN = 20  # first lines, from which delimiter, header and decimal comma are detected
 LONGEST = 2**26  # maximum number of characters of one of these lines

@@ -9,7 +9,7 @@ from bregmat.applications.correlation import CorrelationResult, nearest_correlat
 from bregmat.applications.correlation.input import FAR_DIAGONAL
 from bregmat.base.html import listed, number
 from bregmat.io import tables
-from bregmat.io.sources import TABLES, known_path
+from bregmat.io.paths import TABLES, known_path
 from bregmat_app.cli import show
 from bregmat_app.cli.options import CorrelationOptions
 
@@ -59,7 +59,8 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
         tables.write(out, columns, has_decimal_commas=has_decimal_commas)
         show.wrote("matrix", out)
     elif repaired is not None and len(names) <= MOST_PRINTED:
-        show.stdout().print(show.matrix_table(names, repaired))
+        cells = ((name, *(number(float(value), 4) for value in row)) for name, row in zip(names, repaired))
+        show.stdout().print(show.grid(("", *names), cells))
     return show.exit_code(result)
 
 

@@ -10,8 +10,8 @@ from bregmat.base.checks import as_choice
 from bregmat.base.html import listed, number
 from bregmat.engine.result import Result
 from bregmat.io import Points, load, read_manifest, read_points, write_points
+from bregmat.io.paths import known_path
 from bregmat.io.points import KINDS, MISSING
-from bregmat.io.sources import known_path
 from bregmat.io.tables import column_names
 from bregmat.verification import verify
 from bregmat_app.cli import show

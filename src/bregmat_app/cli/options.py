@@ -204,7 +204,7 @@ class CorrelationOptions:
 
     def check(self, matrix: Path) -> None:
         """Check the bounds, and that the output can be written; `ValueError` otherwise."""
-        from bregmat.io.sources import TABLES, known_path
+        from bregmat.io.paths import TABLES, known_path
 
         check_outputs({"--out": self.out}, [matrix, self.weights, self.fixed])
         if self.out is not None:

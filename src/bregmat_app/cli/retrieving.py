@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from bregmat.base.checks import as_choice
 from bregmat.constraints.tables import parse_sample_ids
 from bregmat.io import Points, read_points, save, tables
-from bregmat.io.sources import TABLES, known_path
+from bregmat.io.paths import TABLES, known_path
 from bregmat.retrieval import RetrievalLearner
 from bregmat_app.cli import show
 from bregmat_app.cli.points import find_sample_ids
