@@ -4,7 +4,7 @@ BLAS runs on one thread because the order of its sums depends on the number of t
 no OpenMP threads, since a process forked after that can hang at its next loop.
 
 A loop that is interrupted ends with its best point (:func:`take_interrupt`). Then the outermost running call of this library informs
-its caller: a function returns its result with a warning (:func:`bregmat.engine.loop.returns_result`); a fit keeps the result and raises
+its caller: a function returns its result with a warning (:func:`returns_result`); a fit keeps the result and raises
 `KeyboardInterrupt`, so that its caller stops as well. A second Ctrl-C raises at once.
 """
 
@@ -23,12 +23,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass
-from functools import cache
+from functools import cache, wraps
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 C = TypeVar("C", bound=Callable[..., Any])
+# arguments of a call that steer the search and do not define the problem
+STEERING = frozenset(["solver", "tol", "max_iter", "max_seconds", "warm_start", "start", "callback"])
+STEERING |= {"executor", "block_size", "random_state"}
 
 
 class cached_property(functools.cached_property[T]):
@@ -161,6 +166,36 @@ def is_interrupted() -> bool:
     return call is not None and call.is_interrupted
 
 
+def returns_result(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of a function that poses and solves a problem: one BLAS thread, and a warning if Ctrl-C ended the call early.
+
+    The attribute ``call`` of the result holds the arguments by name, except those in ``STEERING``. If the file of a memory-mapped argument
+    changes during the call, ``ValueError`` is raised.
+    """
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+
+    @wraps(function)
+    def public(*arguments: P.args, **named: P.kwargs) -> R:
+        values = [*arguments, *named.values()]
+        with call_under_way() as (call, is_outermost):
+            files = _mapped_files(values)
+            result: Any = function(*arguments, **named)
+        changed = {*files.items()} ^ {*_mapped_files(values).items()} if files else ()
+        if changed:
+            name = min(changed)[0]
+            raise ValueError(
+                f"{name}: the file has changed during the call; what was computed holds for neither version."
+            )
+        if is_outermost and call.is_interrupted:
+            text = f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
+            warn_caller(text, InterruptWarning)
+        by_name = dict(zip(names, arguments, strict=False)) | named
+        result.call = {name: value for name, value in by_name.items() if name not in STEERING}
+        return result
+
+    return public
+
+
 class InterruptWarning(RuntimeWarning):
     """Warning: a call was interrupted, and what it returned or kept."""
 
@@ -223,7 +258,7 @@ def held_interrupts() -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------- files of memory maps
-def mapped_files(arguments: Sequence[Any]) -> dict[str, tuple[int, int, int]]:
+def _mapped_files(arguments: Sequence[Any]) -> dict[str, tuple[int, int, int]]:
     """Size, time of the last change and inode of each file of which an argument, or a field of one, is a memory map."""
     import numpy as np  # not above: help pages of the command line import this module, and do without NumPy
 

@@ -8,21 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
 from types import MappingProxyType
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.threads import (
-    InterruptWarning,
-    call_under_way,
-    mapped_files,
-    on_one_blas_thread,
-    take_interrupt,
-    time_limit,
-    warn_caller,
-)
+from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result
 from bregmat.engine.status import ExitReason, Record, Status
@@ -66,41 +57,7 @@ class Solver(Protocol):
     def step(self, problem: Any, state: Any) -> Any: ...
 
 
-# arguments of a call that steer the search and do not define the problem
-STEERING = frozenset(["solver", "tol", "max_iter", "max_seconds", "warm_start", "start", "callback"])
-STEERING |= {"executor", "block_size", "random_state"}
 _R = TypeVar("_R", bound=Result)
-P = ParamSpec("P")
-
-
-def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
-    """Decorator of a function that poses and solves a problem: one BLAS thread, and a warning if Ctrl-C ended the call early.
-
-    The attribute ``call`` of the result holds the arguments by name, except those in ``STEERING``. If the file of a memory-mapped argument
-    changes during the call, ``ValueError`` is raised.
-    """
-    names = function.__code__.co_varnames[: function.__code__.co_argcount]
-
-    @wraps(function)
-    def public(*arguments: P.args, **named: P.kwargs) -> _R:
-        values = [*arguments, *named.values()]
-        with call_under_way() as (call, is_outermost):
-            files = mapped_files(values)
-            result = function(*arguments, **named)
-        changed = {*files.items()} ^ {*mapped_files(values).items()} if files else ()
-        if changed:
-            name = min(changed)[0]
-            raise ValueError(
-                f"{name}: the file has changed during the call; what was computed holds for neither version."
-            )
-        if is_outermost and call.is_interrupted:
-            text = f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
-            warn_caller(text, InterruptWarning)
-        by_name = dict(zip(names, arguments, strict=False)) | named
-        result.call = {name: value for name, value in by_name.items() if name not in STEERING}
-        return result
-
-    return public
 
 
 @dataclass(eq=False)

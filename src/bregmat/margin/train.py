@@ -10,8 +10,8 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from bregmat.base.checks import as_choice, check_flag, check_limits, check_positive
-from bregmat.base.threads import single_thread_blas
-from bregmat.engine.loop import Run, RunLog, compose, repeat, returns_result
+from bregmat.base.threads import returns_result, single_thread_blas
+from bregmat.engine.loop import Run, RunLog, compose, repeat
 from bregmat.engine.problem import Proof
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.kernels.definite import IndefiniteKernelError

@@ -17,8 +17,9 @@ from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.weighted import SplitBox, pose_weighted
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.linalg import add_diagonal, cholesky, eigh, eigvalsh
+from bregmat.base.threads import returns_result
 from bregmat.coordinates.priors import RANK_TOL
-from bregmat.engine.loop import Run, RunLog, Solver, compose, returns_result, solve, solve_sequence
+from bregmat.engine.loop import Run, RunLog, Solver, compose, solve, solve_sequence
 from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence

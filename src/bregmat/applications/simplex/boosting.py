@@ -10,7 +10,8 @@ import numpy as np
 
 from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
-from bregmat.engine.loop import Run, RunLog, compose, repeat, returns_result
+from bregmat.base.threads import returns_result
+from bregmat.engine.loop import Run, RunLog, compose, repeat
 from bregmat.engine.problem import Certificate
 from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import ExitReason, Record, Status

@@ -12,10 +12,11 @@ from bregmat.applications.softmax.newton import MirrorSteps, SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups, softmax_loss
 from bregmat.applications.softmax.scores import PairScores, cosine_scores
 from bregmat.base.checks import check_positive, rows_text
+from bregmat.base.threads import returns_result
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span, span_of_vectors
-from bregmat.engine.loop import RunLog, compose, returns_result, solve
+from bregmat.engine.loop import RunLog, compose, solve
 from bregmat.engine.result import Kind
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.objective.divergences import DIVERGENCES
