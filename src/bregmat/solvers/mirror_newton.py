@@ -88,7 +88,7 @@ class MirrorNewton(SolverWithNeeds):
                 A = 0.5 * A
         stage = first_stage(problem) if start is None else Stage(problem, 1.0)
         point = None if iterate is None else point_at(problem, iterate)
-        if point is None or len(problem.losses.outside(point.values)):
+        if point is None or np.isinf(point.cost):
             point = first_point(stage.problem)
         return state_at(problem, stage, point, tol)
 
@@ -185,8 +185,9 @@ def drawn_sample(rows: Operator) -> tuple[np.ndarray, float] | None:
 
 def first_stage(problem: NearestMatrix) -> Stage:
     """A stage of light slack weights if those of the problem are heavy, otherwise the problem itself."""
-    light = 30.0  # geometric mean of the strengths of the rows in the first stage
-    strength = np.exp(np.log(problem.losses.strengths(problem.unit)).sum() / problem.c)
+    light = 30.0  # geometric mean of the curvatures, in the units of the rows, in the first stage
+    curvature = problem.losses.curvature_at_bound * problem.unit * problem.unit
+    strength = np.exp(np.log(curvature).sum() / problem.c)
     return Stage.of(problem, light / strength, 1.0) if strength > light else Stage(problem, 1.0)
 
 
