@@ -100,6 +100,13 @@ class QuadraticProgram(Problem):
         largest = float(self.diagonal.max()) or 1.0
         return 1.0 / np.sqrt(np.where(self.diagonal > TINY, self.diagonal, largest))
 
+    @cached_property
+    def least_sizes(self) -> tuple[float, float]:
+        """Sizes that are rounding beside the minima along single variables, ``|b_i| / A_ii``: times ``sqrt(A_ii)``, and alone."""
+        with np.errstate(all="ignore"):
+            alone = np.where(self.diagonal > 0, np.abs(self.b) / self.diagonal, 0.0)
+        return EPS * float((alone * self.root).max()), EPS * float(alone.max())
+
     def unit(self, h: np.ndarray, *, weighted: bool = False) -> float:
         """The largest relevant entry of the linear term b at the reduced gradient h, optionally times ``weights``; positive.
 
