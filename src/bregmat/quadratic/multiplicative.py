@@ -241,39 +241,21 @@ def _ray(problem: QuadraticProgram) -> np.ndarray | None:
 
 
 # -------------------------------------------------------------------- runs
-Prove = Callable[[UpdatesState], Any]
+Prove = Callable[[UpdatesState], Any]  # returns an object with objective, dual_bound and the relative gap
 
 
 @dataclass(eq=False)
 class UpdatesRun:
-    """A run of the updates.
+    """A run of the updates."""
 
-    Attributes
-    ----------
-    problem : QuadraticProgram
-        With at most one equality row.
-    settings : MultiplicativeUpdates
-    tol : float
-    state : UpdatesState
-    log : RunLog
-    prove : callable or None
-        Takes a state of the updates, and returns an object with ``objective``, ``dual_bound`` and the relative ``gap``.
-    proof : object or None
-        What ``prove`` has returned for ``state``.
-    ray : ndarray, shape (n,), or None
-        A direction along which F has no lower bound.
-    exit_reason : ExitReason
-    n_iter : int
-    """
-
-    problem: QuadraticProgram
+    problem: QuadraticProgram  # with at most one equality row
     settings: MultiplicativeUpdates
     tol: float
     state: UpdatesState
     log: RunLog
     prove: Prove | None = None
-    proof: Any = None
-    ray: np.ndarray | None = None
+    proof: Any = None  # what ``prove`` has returned for ``state``
+    ray: np.ndarray | None = None  # (n,) a direction along which F has no lower bound
     exit_reason: ExitReason = ExitReason.MAX_ITER
     n_iter: int = 0
 

@@ -16,7 +16,7 @@ from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.arguments import as_start, check_range
-from bregmat.quadratic.certificate import Evidence, QPCertificate
+from bregmat.quadratic.certificate import Evidence, QPCertificate, QPState
 from bregmat.quadratic.equality import rough_point
 from bregmat.quadratic.multiplicative import (
     MultiplicativeUpdates,
@@ -29,10 +29,8 @@ from bregmat.quadratic.multiplicative import (
 from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
-from bregmat.quadratic.states import QPState
 from bregmat.typing import Points, QPSolverName, Values
 
-MAX_ITER = 200  # steps of the exact solvers
 PIVOTING = BlockPivoting()
 ACTIVE_SET = ExactActiveSet(tol=1e-13)  # exchanges stop at the rounding of the gradient in any case
 SOLVERS = {"auto": PIVOTING, "pivoting": PIVOTING, "active_set": ACTIVE_SET, "multiplicative": MultiplicativeUpdates()}
@@ -163,7 +161,7 @@ def _minimize(
         return log.outcome(problem.certify(zero), tol, ExitReason.TOLERANCE, settings.name)
     if isinstance(settings, MultiplicativeUpdates):
         return _run_updates(problem, start, settings, tol, max_iter, log)
-    return _run_exact(problem, start, settings, tol, MAX_ITER if max_iter is None else max_iter, log)
+    return _run_exact(problem, start, settings, tol, ACTIVE_SET.max_iter if max_iter is None else max_iter, log)
 
 
 def _run_exact(

@@ -12,13 +12,16 @@ from bregmat._kernels import descent, vectors
 from bregmat.base.pivoting import Exchanges
 from bregmat.base.tolerances import TINY
 from bregmat.quadratic.block_factor import BlockFactor
-from bregmat.quadratic.states import QPState
+from bregmat.quadratic.certificate import QPState
 
 if TYPE_CHECKING:  # programs use this module
     from bregmat.quadratic.program import QuadraticProgram
 
 SINGLE_PRECISION = 256  # number of free variables from which the first factors are float32
 COARSE = 1e-5  # relative tolerance of the conditions while factors are float32
+FINE = (
+    1e-12  # the same in float64: of gradients relative to the largest relevant entry of b, both divided by sqrt(A_ii)
+)
 SINGLES = 10  # exchanges of single variables before pivoting gives up
 
 
@@ -60,21 +63,13 @@ class BlockPivoting:
     along with the free variables. Single exchanges are finite for positive definite A without upper bounds and rows, but slow:
     their number is limited.
 
-    Parameters
-    ----------
-    tol : float
-        Tolerance of the conditions on the gradient, relative to the largest relevant entry of b, both divided by sqrt(A_ii).
-    max_iter : int
-        Limit on free sets.
-
     Notes
     -----
     From 256 free variables on, factors are float32. A free set without violations is then refined with float64 residuals and tested
     again; float64 factors are used only if refinement fails. Cost: |F|^3 / 3 per factor, n^2 per step.
     """
 
-    tol: float = 1e-12
-    max_iter: int = 60
+    max_iter: ClassVar[int] = 60  # free sets
     name: ClassVar[str] = "pivoting"
     works_on: ClassVar[str] = "objective"
 
@@ -86,7 +81,7 @@ class BlockPivoting:
         guess, side = first_sides(problem.without_rows(), start)
         if problem.m and not (side == 0).any():
             side[:] = np.where(problem.upper > 0, 0, -1)
-        return PivotingState(problem, self.tol, guess, side, tol)
+        return PivotingState(problem, guess, side, tol)
 
     def step(self, problem: QuadraticProgram, state: PivotingState) -> PivotingState:
         """Solve on the free set and exchange the variables that violate their conditions."""
@@ -102,11 +97,9 @@ class PivotingState(QPState):
 
     is_rough = True  # until every condition holds
 
-    def __init__(
-        self, program: QuadraticProgram, condition_tol: float, guess: np.ndarray, side: np.ndarray, tol: float
-    ) -> None:
+    def __init__(self, program: QuadraticProgram, guess: np.ndarray, side: np.ndarray, tol: float) -> None:
         super().__init__(guess, np.zeros(program.m), tol)
-        self.program, self.condition_tol, self.side = program, condition_tol, side
+        self.program, self.side = program, side
         self.A, self.b, self.upper = program.A, program.b, program.upper
         self.E, self.e = program.E, program.e
         self.weight = program.weights
@@ -239,7 +232,7 @@ class PivotingState(QPState):
         v, g, side = self.v, self.g, self.side
         largest = float(np.abs(v / self.weight).max())
         slack_v = (1e-15 if coarse is None else coarse) * largest * self.weight
-        slack_g = (self.condition_tol if coarse is None else coarse) * self.scale / self.weight
+        slack_g = (FINE if coarse is None else coarse) * self.scale / self.weight
         bad = (side == 0) & ((v < -slack_v) | (v > self.upper + slack_v))
         bad |= (side < 0) & (g < -slack_g) & (self.upper > 0.0)
         bad |= (side > 0) & (g > slack_g)
