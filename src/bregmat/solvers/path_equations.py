@@ -15,7 +15,7 @@ import numpy as np
 from bregmat.base.tolerances import EPS, TINY
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.objective.row_losses import RowLosses
-from bregmat.solvers.cone_scalings import LogDetScaling, Scaling, SlackScaling, corrections, largest_step
+from bregmat.solvers.cone_scalings import LogDetScaling, SlackScaling, corrections, largest_step
 from bregmat.solvers.newton_system import row_system
 
 PROXIMAL = 1e-10  # added on hard equalities, relative to the diagonal of their Gram matrix: keeps dependent rows apart
@@ -179,9 +179,8 @@ class PathEquations:
         self.lam = np.where(self.free, 1.0, s * at.weights)
         # primal residual rho = s (xi - p) - w
         self.rho = self.sign * (at.relaxed - values / self.unit) - np.where(self.free, 0.0, at.slack)
-        self.scaling: Scaling
         if at.cone is None:
-            self.scaling = LogDetScaling(at.factor, at.t, at.V)
+            self.scaling: LogDetScaling = LogDetScaling(at.factor, at.t, at.V)
         else:
             self.scaling = SlackScaling(problem.divergence, at.factor, at.cone, at.t, at.V)
         self.rows = problem.operator.congruence(self.scaling.F)
