@@ -390,7 +390,8 @@ class Coordinates:
         Returns the coordinates, the operator, and the errors of its rows.
         """
         n = self.base.shape[0]
-        touched, terms = constraints.touched(n), constraints.terms()
+        touched = constraints.touched(n)
+        terms = constraints.terms(touched)
         # whether only differences of points matter: a shift of all points changes nothing
         invariant = not constraints.is_whole.any() and bool((terms.sign == -1).all())
         points = self.base if touched is None or len(touched) == n else self.base[touched]
@@ -400,13 +401,12 @@ class Coordinates:
         if self.identity and in_span and touched is not None and Z.shape[1] >= MIN_COLUMNS:
             n_vectors = min(len(touched), len(terms.row)) if invariant else len(touched)
             is_small = n_vectors <= MAX_SHARE * Z.shape[1]
-            in_basis = span_of(Z, touched, terms if invariant else None) if is_small else None
+            in_basis = span_of(Z, terms if invariant else None) if is_small else None
             if in_basis is not None:
                 inside, span, are_terms = in_basis
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
-                vectors = inside if are_terms else PlacedPoints(inside, touched)
-                return here, bind(constraints, vectors, terms=terms, are_terms=are_terms), None
-        placed = self._placed(points, Z, invariant, touched)
+                return here, bind(constraints, inside, terms=terms, are_terms=are_terms), None
+        placed = self._placed(points, Z, invariant)
         operator = bind(constraints, placed, terms=terms)
         errors = row_errors(operator, constraints, terms, placed)
         if self.scale:
@@ -420,11 +420,11 @@ class Coordinates:
         """Coordinates of all points, with their largest errors but without the data."""
         if not self.is_finite:
             _check_data(self.base, None)
-        placed = self._placed(self.base, self.base if self.R is None else product(self.base, self.R), invariant, None)
+        placed = self._placed(self.base, self.base if self.R is None else product(self.base, self.R), invariant)
         placed.source = None
         return placed
 
-    def _placed(self, X: Any, Z: Any, invariant: bool, rows: np.ndarray | None) -> PlacedPoints:
+    def _placed(self, X: Any, Z: Any, invariant: bool) -> PlacedPoints:
         """Coordinates ``Z = X R`` of points as an array, with their largest errors; centred if only differences of points matter."""
         Z = Z.toarray() if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
         if self.owns_base or self.R is None:
@@ -438,7 +438,7 @@ class Coordinates:
             mean = Z.mean(axis=0)
             near = (np.abs(Z - mean) <= 0.5 * np.abs(mean)).all(axis=0)
             Z -= np.where(near, mean, 0.0)
-        return PlacedPoints(Z, rows, **errors)
+        return PlacedPoints(Z, **errors)
 
 
 def _check_data(touched: Any, rows: np.ndarray | None) -> None:
