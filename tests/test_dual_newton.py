@@ -17,8 +17,8 @@ from bregmat.engine.loop import solve
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
 from bregmat.operators.linear_maps import RankOneRows
-from bregmat.solvers import dual_newton
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
+from bregmat.solvers.continuation import Stage
 from bregmat.solvers.dual_newton import DualNewton, _link_gradient
 from verified_calls import verify_outcome
 
@@ -174,7 +174,7 @@ def test_continuation_does_not_change_the_optimum(rng, divergence, monkeypatch):
     C = Constraints.sq_distance(i, j, rng.uniform(0.2, 2.0, 40), rng.choice(SENSES[:2], 40), weight=20.0)
     problem = _problem(divergence, Z, C)
     staged = _run(problem, Z, C, max_iter=300)
-    monkeypatch.setattr(dual_newton, "_first_share", lambda problem: 1.0)
+    monkeypatch.setattr(Stage, "first", classmethod(lambda cls, problem, decades: cls(problem, decades)))
     direct = _run(problem, Z, C, max_iter=300)
     assert staged.status is direct.status is Status.OPTIMAL
     assert staged.certificate.objective == pytest.approx(direct.certificate.objective, rel=2e-6)

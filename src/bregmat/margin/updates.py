@@ -13,8 +13,8 @@ from bregmat.engine.status import ExitReason
 from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.hulls import nearest_points
 from bregmat.margin.problem import MarginProblem
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
-from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesState
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, UpdatesState, run_updates
+from bregmat.quadratic.program import QuadraticProgram
 
 COMPLETE = (ExitReason.MAX_ITER, ExitReason.STALLED)  # a run that ended so was neither interrupted nor out of time
 
@@ -63,12 +63,12 @@ def run_on_machine(
     return Run(log, certificate, tol, reason, settings.name, run.n_iter, proof)
 
 
-def _margin_dual(problem: MarginProblem) -> SplitProgram:
+def _margin_dual(problem: MarginProblem) -> QuadraticProgram:
     """The negative dual ``1/2 alpha'A alpha - sum alpha`` (Sha 2002, eq. 6) as a program for the updates."""
     y, every = problem.signs, np.arange(problem.n)
     A = problem.kernel.signed_block(every, y)
-    signs = y if problem.intercept else None
-    return SplitProgram(add_diagonal(A, problem.ridge), -np.ones(len(y)), upper=problem.upper, signs=signs)
+    equality = (y[None, :], np.zeros(1)) if problem.intercept else None
+    return QuadraticProgram.of(add_diagonal(A, problem.ridge), -np.ones(len(y)), problem.upper, equality)
 
 
 def _machine(problem: MarginProblem, point: Point) -> Machine:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.checks import check_limits
+from bregmat.base.linalg import cholesky, cholesky_solve
 from bregmat.base.threads import single_thread_blas, take_interrupt
 from bregmat.engine.loop import Run, RunLog, compose, returns_result, solve
 from bregmat.engine.problem import Proof
@@ -16,16 +17,21 @@ from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.arguments import as_start, check_range
+from bregmat.quadratic.certificate import Evidence, QPCertificate, QPState
 from bregmat.quadratic.equality import rough_point
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+from bregmat.quadratic.multiplicative import (
+    MultiplicativeUpdates,
+    Point,
+    UpdatesState,
+    keeps_total,
+    on_constraint,
+    run_updates,
+)
 from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
-from bregmat.quadratic.split_program import ProgramProofs, SplitProgram
-from bregmat.quadratic.states import QPState
 from bregmat.typing import Points, QPSolverName, Values
 
-MAX_ITER = 200  # steps of the exact solvers
 PIVOTING = BlockPivoting()
 ACTIVE_SET = ExactActiveSet(tol=1e-13)  # exchanges stop at the rounding of the gradient in any case
 SOLVERS = {"auto": PIVOTING, "pivoting": PIVOTING, "active_set": ACTIVE_SET, "multiplicative": MultiplicativeUpdates()}
@@ -156,7 +162,7 @@ def _minimize(
         return Run(log, problem.certify(zero), tol, ExitReason.TOLERANCE, settings.name)
     if isinstance(settings, MultiplicativeUpdates):
         return _run_updates(problem, start, settings, tol, max_iter, log)
-    return _run_exact(problem, start, settings, tol, MAX_ITER if max_iter is None else max_iter, log)
+    return _run_exact(problem, start, settings, tol, ACTIVE_SET.max_iter if max_iter is None else max_iter, log)
 
 
 def _run_exact(
@@ -201,19 +207,51 @@ def _run_updates(
     log: RunLog,
 ) -> Run:
     """The multiplicative updates with proofs of their points; the last point is certified with more effort."""
-    signs = problem.E[0] if problem.m else None
     proofs = ProgramProofs(problem, tol, is_rough=log.is_late())
-    program = SplitProgram(problem.A, problem.b, upper=problem.upper, signs=signs)
     if problem.m and problem.rows is not None:  # a point on the row: the start, or ones, multiplied by factors
         total = float(problem.e[0])
         points = [np.minimum(1.0, 0.5 * problem.upper), problem.rows.point]
-        points = [program.on_constraint(v, total) for v in ([] if start is None else [start]) + points]
-        start = next((v for v in points if program.keeps_total(v, total)), problem.rows.point)
-    run = run_updates(program, settings, start, prove=proofs, tol=tol, max_iter=max_iter, log=log)
+        points = [on_constraint(problem, v, total) for v in ([] if start is None else [start]) + points]
+        start = next((v for v in points if keeps_total(problem, v, total)), problem.rows.point)
+    run = run_updates(problem, settings, start, prove=proofs, tol=tol, max_iter=max_iter, log=log)
     if run.ray is not None:
         certificate = replace(problem.unproven(run.x, lower=-np.inf), dual=run.ray)
         proof = Proof(run.ray, status=Status.UNBOUNDED)
         return Run(log, certificate, tol, run.exit_reason, settings.name, run.n_iter, proof)
-    multiplier = np.full(problem.m, run.state.multiplier)
-    end = QPState(run.x, multiplier, tol=tol, directions=[run.x, *proofs.directions])
+    end = QPState(run.x, run.state.multiplier, tol=tol, directions=[run.x, *proofs.directions])
     return Run(log, problem.certify(end), tol, run.exit_reason, settings.name, run.n_iter)
+
+
+class ProgramProofs:
+    """Proofs of points of a quadratic program with at most one equality row, for the updates.
+
+    A point is certified with more effort if its gap is above ``tol`` and its residual is small. ``is_rough`` skips the factorisation for
+    directions that improve the bound, because the time is over.
+    """
+
+    def __init__(self, problem: QuadraticProgram, tol: float, *, is_rough: bool) -> None:
+        self.problem, self.tol, root = problem, tol, problem.root
+        self.tried = np.inf  # residual at which a proof was last sought with more effort
+        self.directions: list[np.ndarray] = []
+        if (root > 0).all() and not is_rough:
+            if (problem.A >= 0).all():
+                self.directions.append(1.0 / root)
+            factor, definite = cholesky(problem.A)
+            if definite:
+                self.directions.append(cholesky_solve(factor, root))
+
+    def __call__(self, state: UpdatesState) -> QPCertificate:
+        """The proof of a state. A costlier proof is tried where rounding may hide it, each time the residual has fallen to a fourth."""
+        close = 1e-6  # optimality residual below which rounding may hide the proof
+        proof = self.proof(state.point, state.multiplier)
+        if not proof.gap <= self.tol and state.residual <= min(close, 0.25 * self.tried):
+            self.tried = state.residual
+            end = QPState(state.point.v, state.multiplier, tol=self.tol, directions=[state.point.v, *self.directions])
+            proof = min(proof, self.problem.certify(end), key=lambda proof: proof.gap)
+        return proof
+
+    def proof(self, point: Point, multiplier: np.ndarray) -> QPCertificate:
+        """The certificate of a point and a multiplier of the row."""
+        x, product = point.v, point.p - point.q
+        directions = [(x, product), *((w, None) for w in self.directions)]
+        return Evidence(self.problem, x, multiplier, product=product).certificate(directions)

@@ -16,7 +16,6 @@ from bregmat.solvers.mirror_newton import (
     MirrorNewtonState,
     drawn_sample,
     first_point,
-    first_stage,
     point_at,
     state_at,
 )
@@ -79,7 +78,7 @@ class SampledNewton(MirrorNewton):
         drawn = None if start is not None else drawn_sample(problem.operator)
         if drawn is None:
             return super().init(problem, tol, start)
-        stage, (rows, weight) = first_stage(problem), drawn
+        stage, (rows, weight) = Stage.first(problem, 1.0), drawn
         losses = stage.problem.losses.restrict(rows)
         sample = replace(
             problem,
