@@ -244,7 +244,7 @@ def fit_in_blocks(
     labels = None if codes is None else _labels(codes, learner.unlabeled)
 
     def problem_of(task: Task) -> BlockProblem:
-        name = task.candidate.prior
+        name = task.candidate.prior or "identity"
         prior = given_prior(learner.prior, points.shape[1]) if name == "given" else block_prior(points, name)
         return BlockProblem(points, prior, block_size)
 

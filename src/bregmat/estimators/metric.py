@@ -409,7 +409,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         X: Any = task.X
         n, d = X.shape
         prior: Any
-        name = task.candidate.prior
+        name = task.candidate.prior or "identity"
         if name == "given":
             prior = given_prior(self.prior, d)
         else:
