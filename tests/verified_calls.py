@@ -28,7 +28,10 @@ DOORS = {
         "balanced_cut",
         "nearest_distribution",
         "boost_hypotheses",
+        "semidefinite_program",
+        "unfold",
     ),
+    "bregmat.applications.softmax": ("softmax_metric",),
     "bregmat.quadratic": ("nnqp",),
     "bregmat.margin.train": ("trained",),  # of train_margin and of MarginSVC
 }
@@ -39,6 +42,11 @@ inside = threading.local()  # how many doors are open, one in another
 
 def operations(result, arguments):
     """About what a verification costs."""
+    if "scores" in arguments:
+        scores = arguments["scores"]
+        return 6.0 * scores.queries.size * scores.shape[1] + 60.0 * scores.queries.shape[1] ** 3
+    if hasattr(result, "pairs"):
+        return 100.0 * len(result.factor) ** 3
     if hasattr(result, "coordinates"):
         r, c, prior = len(result.coordinates.t0), len(result.dual), arguments.get("prior")
         n, d = np.shape(getattr(arguments["X"], "points", arguments["X"])) if "X" in arguments else (0, 0)
