@@ -4,6 +4,7 @@ import inspect
 import pickle
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Factored, Spectral
 from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.pairs.base import calibrated
-from bregmat.verification import Verification, extended
+from bregmat.verification import VERIFIERS, Verification, Verifier, extended
 from bregmat.verification.matrices import MatrixVerifier
 from formulas import NAMES
 from suite.matrices import objective_at
@@ -443,6 +444,17 @@ def test_rays_contradictions_and_hulls(rng):
     assert entries.status is Status.INFEASIBLE
     assert verify(entries, **arguments).holds
     assert verify(replace(entries, dual=-entries.dual), **arguments).status is Status.UNKNOWN
+
+
+def test_every_class_of_results_has_a_verifier_for_all_of_its_statuses():
+    """UNBOUNDED and INFEASIBLE are refused unless the verifier of the class checks their proofs."""
+    public = {x for x in map(partial(getattr, bregmat), bregmat.__all__) if isinstance(x, type)}
+    assert {x for x in public if issubclass(x, bregmat.Result)} - {bregmat.Result} <= set(VERIFIERS)
+    for kind, verifier in VERIFIERS.items():
+        proofs = {Status.INFEASIBLE: "check_contradiction", Status.UNBOUNDED: "check_ray"}
+        for status, check in proofs.items():
+            is_checked = getattr(verifier, check) is not getattr(Verifier, check) or verifier.run is not Verifier.run
+            assert is_checked or status not in kind._kind.statuses, (kind, status)
 
 
 # ---------------------------------------------------------------- how it is called

@@ -31,7 +31,6 @@ DOORS = {
         "semidefinite_program",
         "unfold",
     ),
-    "bregmat.applications.softmax": ("softmax_metric",),
     "bregmat.quadratic": ("nnqp",),
     "bregmat.margin.train": ("trained",),  # of train_margin and of MarginSVC
 }
@@ -42,9 +41,6 @@ inside = threading.local()  # how many doors are open, one in another
 
 def operations(result, arguments):
     """About what a verification costs."""
-    if "scores" in arguments:
-        scores = arguments["scores"]
-        return 6.0 * scores.queries.size * scores.shape[1] + 60.0 * scores.queries.shape[1] ** 3
     if hasattr(result, "pairs"):
         return 100.0 * len(result.factor) ** 3
     if hasattr(result, "coordinates"):

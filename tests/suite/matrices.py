@@ -303,7 +303,7 @@ def objective_at(problem, factor):
     if problem.divergence.keeps_range:  # rounding of a dense prior turns its range, by more than short rows are worth
         other.claimed = problem.P @ other.F
     p, _ = other.rows.values(other.lifted())
-    if (other.losses.excess(p) > FEASIBLE * problem.unit)[problem.hard].any():
+    if (other.excess(p) > FEASIBLE * problem.unit)[problem.hard].any():
         return np.inf
     return other.distance() + other.losses.cost(p)
 

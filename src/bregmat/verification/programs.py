@@ -10,12 +10,11 @@ import numpy as np
 from bregmat.base.tolerances import CANCELLED, EPS, HALF_DIGITS, INDEFINITE, PERTURBATION, TINY
 from bregmat.engine.status import Status
 from bregmat.quadratic.result import QPResult
-from bregmat.verification.extended import LONG, numbers, unit_of
+from bregmat.verification.extended import LONG, LONG_EPS, numbers
 from bregmat.verification.report import EXACT
 from bregmat.verification.verifier import Verifier
 
 ALONE = 1e-4  # at x = 0, the unit of the gap is this fraction of the gain that a single variable could achieve
-LONG_EPS = unit_of(LONG)
 SHARES = (-1e-12, 0.0, 1e-9, 1e-6, 1e-3)  # variables above this fraction of the largest count as free
 
 

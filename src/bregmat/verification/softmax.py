@@ -11,7 +11,7 @@ from bregmat.applications.softmax.nearest import SoftmaxResult
 from bregmat.base.tolerances import EPS, HALF_DIGITS
 from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
-from bregmat.verification.extended import arithmetic
+from bregmat.verification.extended import arithmetic, eigenvalues
 from bregmat.verification.verifier import Verifier
 from bregmat.verification.written_losses import distance, least_of_lagrangian
 
@@ -75,7 +75,9 @@ class SoftmaxVerifier(Verifier):
         return gain - (mu * self.c).sum() - entropy
 
     def check_claims(self) -> bool:
-        """There are no hard constraints, and no slack weights."""
+        """There are no hard constraints, no slack weights, and no unit of the matrix."""
+        if self.result.coordinates.scale != 1.0:
+            self.report.problem(f"the matrix is multiplied by {self.result.coordinates.scale:g}")
         if self.result.singular is not None:
             self.report.problem("there are no constraints here, and singular names some")
         for name, value in (("violation", np.zeros(0)), ("max_violation", 0.0), ("weight_span", 1.0)):
@@ -84,8 +86,13 @@ class SoftmaxVerifier(Verifier):
 
     def compare_figures(self, is_feasible: bool) -> None:
         """Compare the matrix, the scores, and the figures; there are no hard constraints."""
-        B, d = self.result.B.astype(self.real), len(self.one)
-        W = B @ B.T
+        W, span, d = self.result.iterate.matrix().astype(self.real), self.result.coordinates.span, len(self.one)
+        if len(W) != d and span is not None:  # the problem was solved in the span of its rows
+            V = np.asarray(span.basis, dtype=self.real)
+            W = np.eye(d, dtype=self.real) + V @ (W - np.eye(len(W), dtype=self.real)) @ V.T
+        least, largest = eigenvalues(W)[[0, -1]]
+        if not least >= -64 * EPS * d * max(float(largest), 1.0):
+            self.refuse("the matrix is not positive semidefinite")
         v = self.scores(W) + self.c
         sizes = self.scores(np.abs(W), np.abs) + np.abs(self.c)
         noise = 64 * EPS * d * sizes.astype(float)

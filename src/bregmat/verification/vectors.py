@@ -11,10 +11,8 @@ from bregmat.applications.simplex.boosting import BoostResult
 from bregmat.applications.simplex.nearest import DistributionResult
 from bregmat.base.tolerances import EPS, HALF_DIGITS, TINY
 from bregmat.constraints.columns import sense_codes
-from bregmat.verification.extended import LONG, numbers, unit_of
+from bregmat.verification.extended import LONG, LONG_EPS, numbers
 from bregmat.verification.verifier import ROUNDINGS, RowVerifier, Verifier
-
-LONG_EPS = unit_of(LONG)
 
 
 class DistributionVerifier(RowVerifier):

@@ -26,27 +26,14 @@ class Verifier:
 
     A result without an optimum is verified by its proof: :meth:`check_contradiction` or :meth:`check_ray`. Any other is verified by
     its point, its constraints, and its figures: :meth:`check_point`, :meth:`check_rows` and :meth:`compare_figures`.
-
-    Attributes
-    ----------
-    kind : type
-        The kind of result.
-    wanted, required : str
-        The arguments in words, and the names of those that are required; "|" separates alternatives.
-    optional : str
-        Names of all other arguments; None if others are ignored.
-    multipliers : str
-        The attribute of the result that holds the multipliers of the proof and of the bound; empty if there is none.
-    real : type
-        The floating-point type of the recomputation.
     """
 
-    kind: ClassVar[type[Result]]
-    wanted: ClassVar[str]
-    required: ClassVar[str]
-    optional: ClassVar[str | None] = None
-    multipliers: ClassVar[str] = "dual"
-    real: Any = LONG
+    kind: ClassVar[type[Result]]  # the class of the results
+    wanted: ClassVar[str]  # the arguments in words
+    required: ClassVar[str]  # their names; "|" separates alternatives
+    optional: ClassVar[str | None] = None  # names of all other arguments; None: others are ignored
+    multipliers: ClassVar[str] = "dual"  # the attribute of the result that proves the bound; empty if there is none
+    real: Any = LONG  # the floating-point type of the recomputation
     report: Verification
 
     def __init__(self, arguments: Mapping[str, Any], result: Any) -> None:
@@ -111,19 +98,12 @@ class Verifier:
 
 
 class RowVerifier(Verifier):
-    """A problem with rows ``value <sense> bound``; the result has a value, a violation and a dual weight for each of the c rows.
-
-    Attributes
-    ----------
-    bound, sense, unit : ndarray, shape (c,)
-        ``unit`` is the size of a violation of 1.
-    hard : ndarray of bool, shape (c,)
-    """
+    """A problem with rows ``value <sense> bound``; the result has a value, a violation and a dual weight for each of the c rows."""
 
     bound: np.ndarray
     sense: np.ndarray
-    unit: np.ndarray
-    hard: np.ndarray
+    unit: np.ndarray  # the size of a violation of 1
+    hard: np.ndarray  # which rows are hard
 
     @cached_property
     def mu(self) -> np.ndarray:

@@ -30,14 +30,10 @@ class WrittenLosses:
             if len(rows := np.flatnonzero(mask & (self.of_rows.kind == kind))):
                 yield loss, rows
 
-    def excess(self, p: np.ndarray) -> np.ndarray:
-        """Violation of each row at values p (c,)."""
-        return excess_of(p - self.bound, self.sense)
-
     def cost(self, p: np.ndarray) -> float:
         """Sum of the losses of soft rows at values p (c,), in their precision."""
         L, total = self.of_rows, p.dtype.type(0)
-        for loss, rows in self._losses(~L.hard & ((self.excess(p) > 0) | (L.sense == 0))):
+        for loss, rows in self._losses(~L.hard & ((excess_of(p - self.bound, self.sense) > 0) | (L.sense == 0))):
             if loss.is_positive and loss.is_outside(p[rows].astype(float), L.bound[rows]).any():
                 return np.inf
             scale = L.scale[rows].astype(p.dtype)
