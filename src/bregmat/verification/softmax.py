@@ -32,12 +32,11 @@ class SoftmaxVerifier(Verifier):
         self.real = real = arithmetic(6.0 * n * m * d + 60.0 * d**3)
         self.Q, self.D = scores.queries.astype(real), scores.documents.astype(real)
         self.h, self.c = (np.broadcast_to(np.asarray(x, dtype=real), (n, m)) for x in (scores.share, scores.constant))
-        self.y, self.heat = np.asarray(arguments["targets"], dtype=real), real(arguments["temperature"])
+        y = np.asarray(arguments["targets"], dtype=real)
+        self.y = y / y.sum(axis=1, keepdims=True)  # their sums are 1 up to rounding
+        self.heat, self.one = real(arguments["temperature"]), np.ones(d, dtype=real)
         self.gamma = np.broadcast_to(np.asarray(arguments.get("weights", 1.0), dtype=real), (n,))
-        self.divergence, self.one = (
-            DIVERGENCES.resolve(arguments.get("divergence", "frobenius")),
-            np.ones(d, dtype=real),
-        )
+        self.divergence = DIVERGENCES.resolve(arguments.get("divergence", "frobenius"))
         allowed = arguments.get("allowed")
         self.allowed = np.ones((n, m), dtype=bool) if allowed is None else np.asarray(allowed)
 
@@ -67,9 +66,11 @@ class SoftmaxVerifier(Verifier):
         sums = np.abs(P.sum(axis=1) - 1)
         if max(-P.min(), np.abs(P[~self.allowed]).max(initial=0), sums.max()) > HALF_DIGITS:
             self.report.problem("the dual weights hold no distributions over the groups", Status.FEASIBLE)
-        P = np.where(self.allowed, np.maximum(P, 0), 0)
-        P /= P.sum(axis=1, keepdims=True)
-        mu = self.gamma[:, None] * (self.y - P)
+        # the change of P is computed by itself: beside the sums of P, which are 1, small multipliers would lose their digits
+        raised = np.where(self.allowed, np.maximum(P, 0), 0) - P
+        excess = (raised - mu / self.gamma[:, None]).sum(axis=1, keepdims=True)
+        change = (raised - P * excess) / (1 + excess)
+        P, mu = P + change, mu - self.gamma[:, None] * change
         entropy = self.heat * (self.gamma @ np.where(P > 0, P * np.log(np.where(P > 0, P, 1)), 0).sum(axis=1))
         gain, _, _ = least_of_lagrangian(self.divergence, self.one, -self.adjoint(mu))
         return gain - (mu * self.c).sum() - entropy

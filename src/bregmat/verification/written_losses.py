@@ -34,7 +34,8 @@ class WrittenLosses:
         """Sum of the losses of soft rows at values p (c,), in their precision."""
         L, total = self.of_rows, p.dtype.type(0)
         for loss, rows in self._losses(~L.hard & ((excess_of(p - self.bound, self.sense) > 0) | (L.sense == 0))):
-            if loss.is_positive and loss.is_outside(p[rows].astype(float), L.bound[rows]).any():
+            least = -1e-12 * L.bound[rows] if loss.is_finite_at_zero else 0.0
+            if loss.is_positive and (p[rows].astype(float) <= least).any():
                 return np.inf
             scale = L.scale[rows].astype(p.dtype)
             q, c = p[rows] / scale, L.bound[rows] / scale
@@ -60,7 +61,7 @@ class WrittenLosses:
         """
         out = np.zeros_like(p)
         for loss, on in self._losses(p < 0):
-            if loss.is_positive and not loss.is_outside(np.zeros(len(on)), self.bound[on]).any():
+            if loss.is_positive and loss.is_finite_at_zero:
                 out[on] = np.where(-p[on] <= allowed[on], -p[on], 0)
         return out
 
