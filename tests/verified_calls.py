@@ -29,6 +29,7 @@ DOORS = {
         "nearest_distribution",
         "boost_hypotheses",
         "semidefinite_program",
+        "unfold",
     ),
     "bregmat.applications.softmax": ("softmax_metric",),
     "bregmat.quadratic": ("nnqp",),
@@ -41,6 +42,8 @@ inside = threading.local()  # how many doors are open, one in another
 
 def operations(result, arguments):
     """About what a verification costs."""
+    if hasattr(result, "pairs"):
+        return 100.0 * len(result.factor) ** 3
     if "scores" in arguments:
         n, m = result.values.shape
         d = len(result.coordinates.t0)
