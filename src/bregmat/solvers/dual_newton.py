@@ -42,7 +42,6 @@ class _DualState(MatrixState):
     stage: Stage
     cost: float  # -g(mu) of the stage
     gradient: np.ndarray  # of the cost
-    parallel: ParallelRows
     norm: float = np.inf  # projected gradient before the last step, in the norm of the diagonal of the Hessian
     first_norm: float = np.inf
     length: float = 1.0  # of the last step; 1 is a full Newton step
@@ -81,20 +80,21 @@ class DualNewton(SolverWithNeeds):
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _DualState:
         """The prior, or a warm start shrunk into the domain."""
-        mu, parallel, stage = np.zeros(problem.c), problem.parallel_rows, None
+        mu, stage = np.zeros(problem.c), None
         if start is not None:
-            value, warm = dual_bound(problem, without_opposing_pairs(parallel, problem.clip_dual(start)))
+            value, warm = dual_bound(problem, without_opposing_pairs(problem.parallel_rows, problem.clip_dual(start)))
             if np.isfinite(value):
                 mu, stage = warm, Stage(problem, 0.5)
         iterate = _iterate_at(problem, mu)
         if iterate is None:
             raise ValueError("the prior is outside the domain of the divergence.")
-        return _measured(problem, stage or Stage.first(problem, 0.5), iterate, mu, parallel)
+        return _measured(problem, stage or Stage.first(problem, 0.5), iterate, mu)
 
     def step(self, problem: NearestMatrix, state: _DualState) -> _DualState:
         """One Newton step: minimise the quadratic model in the box, then search along its minimiser."""
         q, model = state.gradient, self._model(state)
-        box = _step_box(state.stage.problem, state.dual, state.parallel)
+        parallel = problem.parallel_rows
+        box = _step_box(state.stage.problem, state.dual, parallel)
         norm = model.projected_norm(q, *box)
         if norm == 0.0:
             return _in_next_stage(problem, replace(state, signal=min(state.signal, 0.0), stalled=True))
@@ -102,7 +102,7 @@ class DualNewton(SolverWithNeeds):
         # relative residual to which the model is solved: smaller if the last step converged fast (Eisenstat and Walker 1996)
         is_fast = np.isfinite(state.norm) and state.length >= 0.3
         goal = min(0.3, max(1e-3, (norm / state.norm) ** 1.5)) if is_fast else 0.3
-        d, Hd, reached = self._minimiser(model, box, state, goal)
+        d, Hd, reached = self._minimiser(model, box, parallel.intervals, state, goal)
         slope = float(q @ d)
         predicted = -(slope + 0.5 * float(d @ Hd))  # decrease of the cost
         accepted = _search(state.stage.problem, state, d, slope) if slope < 0 else None
@@ -110,8 +110,8 @@ class DualNewton(SolverWithNeeds):
             new = replace(state, precise=True, missed=True, stalled=state.precise, norm=norm, first_norm=first)
             return _in_next_stage(problem, new) if state.precise else new
         iterate, mu, length = accepted
-        new = _measured(problem, replace(state.stage, steps=state.stage.steps + 1), iterate, mu, state.parallel)
-        after = model.projected_norm(new.gradient, *_step_box(state.stage.problem, mu, state.parallel))
+        new = _measured(problem, replace(state.stage, steps=state.stage.steps + 1), iterate, mu)
+        after = model.projected_norm(new.gradient, *_step_box(state.stage.problem, mu, parallel))
         # remaining decrease of -g: predicted decrease of this step times the ratio of the squared gradients after and before it
         left = predicted * min(1.0, (after / norm) ** 2) if length >= 0.5 else np.inf
         gained = state.cost - new.cost > 1e-14 * max(1.0, abs(new.cost))
@@ -133,11 +133,11 @@ class DualNewton(SolverWithNeeds):
         return _in_next_stage(problem, new) if new.stalled or left <= 1e-2 * abs(new.cost) else new
 
     def _minimiser(
-        self, model: Model, box: tuple[np.ndarray, np.ndarray], state: _DualState, goal: float
+        self, model: Model, box: tuple[np.ndarray, np.ndarray], intervals: np.ndarray, state: _DualState, goal: float
     ) -> tuple[np.ndarray, np.ndarray, bool]:
         """The minimiser d of the model in the box, ``H d``, and whether conjugate gradients reached their target."""
         d, Hd, reached = minimize_in_box(
-            model, state.gradient, *box, state.parallel.intervals, reduction=goal, rounds=ROUNDS, cg_steps=CG_STEPS
+            model, state.gradient, *box, intervals, reduction=goal, rounds=ROUNDS, cg_steps=CG_STEPS
         )
         # a few factorisations may cost less than one round of conjugate gradients
         free = int(((d > box[0]) & (d < box[1])).sum())
@@ -188,9 +188,7 @@ def _cost(problem: NearestMatrix, iterate: Iterate, mu: np.ndarray) -> float:
     return iterate.conjugate() + float(problem.losses.conjugate(mu).sum())
 
 
-def _measured(
-    problem: NearestMatrix, stage: Stage, iterate: Iterate, mu: np.ndarray, parallel: ParallelRows
-) -> _DualState:
+def _measured(problem: NearestMatrix, stage: Stage, iterate: Iterate, mu: np.ndarray) -> _DualState:
     """A state at mu: values and gradient in the stage; objective and, if every row is soft, exact gap of the problem."""
     rows = problem.operator.congruence(iterate.F)
     p = rows.values_diagonal(iterate.x)
@@ -202,14 +200,14 @@ def _measured(
         L = problem.losses
         signal = L.value(p) + float((L.conjugate(mu) - mu * p).sum())
         objective = signal - (cost if stage.is_last else _cost(problem, iterate, mu)) if signal < np.inf else np.nan
-    return _DualState(iterate, rows, mu, p, objective, signal, False, stage, cost, xi - p, parallel)
+    return _DualState(iterate, rows, mu, p, objective, signal, False, stage, cost, xi - p)
 
 
 def _in_next_stage(problem: NearestMatrix, state: _DualState) -> _DualState:
     """The state in the next stage, or as it is in the last one."""
     if state.stage.is_last:
         return state
-    return _measured(problem, state.stage.next(problem), state.iterate, state.dual, state.parallel)
+    return _measured(problem, state.stage.next(problem), state.iterate, state.dual)
 
 
 # ---------------------------------------------------------------------- the quadratic model
