@@ -252,8 +252,8 @@ def test_contradictions_are_proven(rng, divergence, kind):
     assert outcome.n_iter <= 20
     y, L = outcome.certificate.dual, problem.losses
     assert (L.sense * y >= 0).all()
-    assert set(np.flatnonzero(y)) == set(outcome.conflict)
-    low = np.linalg.eigvalsh(sum(y[k] * _matrix(problem, k) for k in outcome.conflict))[0]
+    assert set(np.flatnonzero(y)) == set(outcome.proof.rows)
+    low = np.linalg.eigvalsh(sum(y[k] * _matrix(problem, k) for k in outcome.proof.rows))[0]
     # every matrix that meets the rows has a trace of at least this
     assert -(y @ L.bound) > 1e6 * problem.r * max(0.0, -low)
 

@@ -34,9 +34,9 @@ class Stage:
     @classmethod
     def first(cls, problem: NearestMatrix, decades: float) -> Stage:
         """A stage of light slack weights if those of the problem are heavy, otherwise the problem itself."""
-        light = 30.0  # geometric mean of the strengths of soft rows in the first stage
+        light = 30.0  # geometric mean of the curvatures of soft rows, in the units of the rows, in the first stage
         L = problem.losses
-        logs = np.where(L.hard, 0.0, np.log(L.strengths(problem.unit)))
+        logs = np.where(L.hard, 0.0, np.log(L.curvature_at_bound * problem.unit * problem.unit))
         return cls.of(problem, light / np.exp(logs.sum() / max(1, problem.c - int(L.hard.sum()))), decades)
 
     def next(self, problem: NearestMatrix) -> Stage:

@@ -72,7 +72,7 @@ class DualNewton(SolverWithNeeds):
     works_on = "dual_bound"
     max_iter = 200
     needs_divergence = ("conjugate", "divided")
-    needs_loss = ("conjugate", "relaxed")
+    needs_loss = ()
     proximal: float = 1e-3
 
     def __post_init__(self) -> None:
