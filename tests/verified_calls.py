@@ -15,7 +15,7 @@ import numpy as np
 from bregmat import Constraints, Factor, MatrixResult, verify
 from bregmat.base.points import CheckedPoints
 from bregmat.coordinates.priors import Coordinates
-from bregmat.sharded.sources import LazyPoints, lazy_constraints
+from bregmat.sharded.sources import LazyPoints, constraint_sources
 
 LARGEST = 5e7  # operations of a verification, about a tenth of a second: larger problems are counted and left out
 MOST = 1e7  # numbers that are read of data in files
@@ -85,7 +85,7 @@ def in_memory(arguments, result):
     if not isinstance(rows, Constraints):
         if len(result.dual) > MOST:
             return None, result
-        rows = reduce(add, [shard.read() for shard in lazy_constraints(rows).shards(len(result.dual))])
+        rows = reduce(add, [shard.read() for shard in constraint_sources(rows, len(result.dual))])
         arguments = arguments | {"constraints": rows}
     if not isinstance(result.dual, np.ndarray):
         result = replace(result, dual=np.asarray(result.dual), values=np.asarray(result.values))
