@@ -71,7 +71,7 @@ def headline(data: ReportData) -> list[str]:
         f"Of points that took no part in learning, {after} get the right class from their {held_out.n_neighbors} nearest neighbours: "
         f"{before} with columns as given, {among_scaled} with columns scaled."
     )
-    if not held_out.is_gained:
+    if not held_out.accuracy[2] > max(held_out.accuracy[:2]):
         return [first, f"On these folds the learned metric is not better than {known}."]
     tied = f", is as good in {equal}" if equal else ""
     return [
