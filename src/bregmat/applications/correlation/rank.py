@@ -14,7 +14,7 @@ import numpy as np
 from bregmat.applications.correlation.problem import CorrelationCertificate
 from bregmat.base.linalg import eigh, eigvalsh
 from bregmat.base.threads import take_interrupt
-from bregmat.engine.loop import Outcome, RunLog
+from bregmat.engine.loop import Run, RunLog
 from bregmat.engine.status import ExitReason
 
 STEPS = 4000  # default limit on the steps of both searches together
@@ -40,13 +40,13 @@ def factor_bound(C: np.ndarray, k: int) -> float:
 
 
 def of_rank(
-    convex: Outcome, C: np.ndarray, rank: int, *, max_iter: int | None, log: RunLog, has_variances: bool = False
-) -> Outcome:
+    convex: Run, C: np.ndarray, rank: int, *, max_iter: int | None, log: RunLog, has_variances: bool = False
+) -> Run:
     """Search from two starts for a matrix of a given rank; the better one is returned with the bound of the convex problem.
 
     Parameters
     ----------
-    convex : Outcome
+    convex : Run
         Of the problem without a rank, with a :class:`CorrelationCertificate`.
     C : ndarray, shape (n, n)
     rank : int
@@ -73,7 +73,7 @@ def of_rank(
     np.fill_diagonal(X, 1.0)
     certificate = replace(proof, objective=value, upper=value, max_violation=0.0, X=X, factor=L)
     name = f"{convex.solver} + factor_descent"
-    return log.outcome(certificate, tol, reason, name, convex.n_iter + search.n_iter, by_own_rule=True)
+    return Run(log, certificate, tol, reason, name, convex.n_iter + search.n_iter, by_own_rule=True)
 
 
 class _Ended(Exception):
