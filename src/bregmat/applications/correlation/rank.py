@@ -57,7 +57,7 @@ class FactorSearch:
     C : ndarray, shape (n, n)
     rank : int
         From 1 to n.
-    limit : int or None
+    max_iter : int or None
         Limit on the steps of both searches together.
     log : RunLog
     has_variances : bool
@@ -67,7 +67,7 @@ class FactorSearch:
     convex: Outcome
     C: np.ndarray
     rank: int
-    limit: int | None
+    max_iter: int | None
     log: RunLog
     has_variances: bool = False
     n_iter: int = 0
@@ -77,7 +77,7 @@ class FactorSearch:
         self.size = max(1.0, float(np.abs(self.C).sum(axis=1).max()))  # unit of the objective and its gradient
         self.best = self._start(self.proof.X)
         self.least = self.size * self._cost(self.best)[0]
-        self.limit = STEPS if self.limit is None else self.limit
+        self.limit = STEPS if self.max_iter is None else self.max_iter
 
     def outcome(self) -> Outcome:
         """The best matrix of both searches, or the first start if the convex problem was stopped, with the larger bound."""
