@@ -88,7 +88,7 @@ def machines() -> list[Machine]:
 
 def runs(cap: int) -> None:
     from bregmat.quadratic.multiplicative import MultiplicativeUpdates, UpdatesRun, run_updates
-    from bregmat.quadratic.split_program import SplitProgram
+    from bregmat.quadratic.program import QuadraticProgram
 
     def updated(machine: Machine, settings: MultiplicativeUpdates) -> UpdatesRun:
         A = machine.K * np.outer(machine.y, machine.y) + machine.ridge * np.eye(len(machine.y))
@@ -97,8 +97,8 @@ def runs(cap: int) -> None:
             gap = machine.gap(state.point.v)
             return SimpleNamespace(objective=state.point.F, dual_bound=np.nan, gap=gap)
 
-        signs = machine.y if machine.intercept else None
-        program = SplitProgram(A, -np.ones(len(machine.y)), upper=machine.C, signs=signs)
+        equality = (machine.y, 0.0) if machine.intercept else None
+        program = QuadraticProgram.build(A, -np.ones(len(machine.y)), upper=machine.C, equality=equality)
         return run_updates(program, settings, prove=prove, tol=GAP, max_iter=cap)
 
     rows = []

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from bregmat.engine.loop import RunLog
-from bregmat.quadratic import SplitProgram, run_updates
+from bregmat.quadratic import QuadraticProgram, run_updates
 
 
 def twin(A, v):
@@ -24,7 +24,9 @@ def machine(rng, n=60, ridge=0.0):
 
 def updated(A, b, x0=None, *, upper=None, signs=None, settings=None, callback=None, max_seconds=None, **limits):
     """Minimise ``1/2 v'Av + b'v`` over ``0 <= v <= upper``, and ``signs'v = signs'x0`` if there are signs."""
-    problem = SplitProgram(A, b, upper=upper, signs=signs)
+    upper = None if upper is None else np.full(len(b), upper, dtype=float)
+    equality = None if signs is None else (np.atleast_2d(signs), np.zeros(1))
+    problem = QuadraticProgram.of(A, b, upper, equality)
     run = run_updates(problem, settings, x0, log=RunLog(callback, max_seconds), **limits)
     state, rows = run.state, None if run.ray is None else np.flatnonzero(run.ray)
     return SimpleNamespace(
@@ -32,7 +34,7 @@ def updated(A, b, x0=None, *, upper=None, signs=None, settings=None, callback=No
         positive=state.point.p,
         negative=state.point.q,
         objective=state.point.F,
-        multiplier=state.multiplier,
+        multiplier=float(state.multiplier.sum()),
         violation=state.residual,
         n_iter=run.n_iter,
         history=run.log.history,

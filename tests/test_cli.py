@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -929,6 +930,19 @@ def test_transform_takes_columns_by_name(bregmat, model, points, tmp_path):
     np.save("bare.npy", data.X)  # no names at all: as many columns as the model has
     assert bregmat("transform", model, "bare.npy", "--out", "bare_new.npy").exit_code == 0
     assert np.array_equal(np.load("bare_new.npy"), np.load("new.npy"))
+
+
+def test_transform_writes_decimal_commas_where_they_were_read(bregmat, model, points, tmp_path):
+    """In features and in numbers beside them, with separators that are no commas."""
+    data = read_points(points)
+    frame = pd.DataFrame(data.X, columns=list("abcd")).assign(id=data.columns["id"])
+    for name, separator in (("comma.csv", ";"), ("comma.tsv", "\t")):
+        frame.to_csv(name, sep=separator, decimal=",", index=False)
+        assert bregmat("transform", model, name, "--out", f"new_{name}").exit_code == 0
+        new = pd.read_csv(f"new_{name}", sep=separator, decimal=",")
+        assert list(new.columns) == ["id", "c0", "c1", "c2", "c3"]
+        assert np.array_equal(new[["c0", "c1", "c2", "c3"]], load(model).transform(data.X))
+        assert np.array_equal(read_points(f"new_{name}").X, load(model).transform(data.X))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from bregmat.engine.loop import solve
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
 from bregmat.operators.linear_maps import RankOneRows
-from bregmat.solvers import dual_newton
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
+from bregmat.solvers.continuation import Stage
 from bregmat.solvers.dual_newton import DualNewton, _link_gradient
 from verified_calls import verify_outcome
 
@@ -174,7 +174,7 @@ def test_continuation_does_not_change_the_optimum(rng, divergence, monkeypatch):
     C = Constraints.sq_distance(i, j, rng.uniform(0.2, 2.0, 40), rng.choice(SENSES[:2], 40), weight=20.0)
     problem = _problem(divergence, Z, C)
     staged = _run(problem, Z, C, max_iter=300)
-    monkeypatch.setattr(dual_newton, "_first_share", lambda problem: 1.0)
+    monkeypatch.setattr(Stage, "first", classmethod(lambda cls, problem, decades: cls(problem, decades)))
     direct = _run(problem, Z, C, max_iter=300)
     assert staged.status is direct.status is Status.OPTIMAL
     assert staged.certificate.objective == pytest.approx(direct.certificate.objective, rel=2e-6)
@@ -253,8 +253,8 @@ def test_contradictions_are_proven(rng, divergence, kind):
     assert outcome.n_iter <= 20
     y, L = outcome.certificate.dual, problem.losses
     assert (L.sense * y >= 0).all()
-    assert set(np.flatnonzero(y)) == set(outcome.conflict)
-    low = np.linalg.eigvalsh(sum(y[k] * _matrix(problem, k) for k in outcome.conflict))[0]
+    assert set(np.flatnonzero(y)) == set(outcome.proof.rows)
+    low = np.linalg.eigvalsh(sum(y[k] * _matrix(problem, k) for k in outcome.proof.rows))[0]
     # every matrix that meets the rows has a trace of at least this
     assert -(y @ L.bound) > 1e6 * problem.r * max(0.0, -low)
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from bregmat.quadratic import MultiplicativeUpdates, SplitProgram
+from bregmat.quadratic import MultiplicativeUpdates, QuadraticProgram
+from bregmat.quadratic.multiplicative import Point
 from bregmat.quadratic.updates import factors, positive_negative, step
 from bregmat_papers.m3_theory import decay_bounds
 from split_runs import updated
@@ -96,8 +97,9 @@ def test_sha_3_in_parallel_or_on_any_subset(rng):
 
 def test_sha_4(rng):
     A, b, v = case(rng)
-    program = SplitProgram(A, b)
-    np.testing.assert_allclose(program.slope(program.at(v), 0.0), A @ v + b, rtol=0, atol=EXACT * np.abs(A @ v).max())
+    program = QuadraticProgram.of(A, b)
+    slope = Point.of(program, v).slope(program, np.zeros(0))
+    np.testing.assert_allclose(slope, A @ v + b, rtol=0, atol=EXACT * np.abs(A @ v).max())
 
 
 def test_sha_5(rng):
@@ -192,7 +194,9 @@ def test_sha_6(rng):
     loss = -alpha.sum() + 0.5 * sum(
         alpha[i] * alpha[j] * y[i] * y[j] * K[i, j] for i in range(len(y)) for j in range(len(y))
     )
-    assert pytest.approx(loss, rel=1e-10) == SplitProgram(K * np.outer(y, y), -np.ones(len(y))).at(alpha).F
+    assert (
+        pytest.approx(loss, rel=1e-10) == Point.of(QuadraticProgram.of(K * np.outer(y, y), -np.ones(len(y))), alpha).F
+    )
 
 
 def test_sha_7(rng):
@@ -394,7 +398,7 @@ def test_sha_11(rng):
     A, b, v = case(rng)
     up, down = parts(A)
     terms = 0.5 * v @ up @ v - 0.5 * v @ down @ v + b @ v
-    assert pytest.approx(terms, rel=EXACT) == SplitProgram(A, b).at(v).F
+    assert pytest.approx(terms, rel=EXACT) == Point.of(QuadraticProgram.of(A, b), v).F
     assert terms == pytest.approx(page_F(A, b, v), rel=EXACT)
 
 

@@ -4,6 +4,7 @@ The numbered equations are in test_equations_multiplicative.py, the products A+ 
 """
 
 import importlib
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,8 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from bregmat import ExitReason, MarginSVC, Status
-from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, nnqp, run_updates
+from bregmat.quadratic import MultiplicativeUpdates, QuadraticProgram, nnqp, run_updates
+from bregmat.quadratic.multiplicative import violations
 from bregmat.quadratic.updates import balanced_step, clamped_lower, spread, step
 from bregmat_papers.datasets import load_sonar_split
 from split_runs import machine, twin, updated
@@ -247,7 +249,7 @@ def test_the_programs_gap_ends_the_run(rng):
         dual, primal = x.sum() - 0.5 * x @ (p - q), 0.5 * x @ (p - q) + C * np.maximum(1 - p + q, 0).sum()
         return SimpleNamespace(objective=primal, dual_bound=dual, gap=(primal - dual) / primal)
 
-    end = run_updates(SplitProgram(K * np.outer(y, y), -np.ones(len(y)), upper=C), prove=prove, tol=1e-3)
+    end = run_updates(QuadraticProgram.build(K * np.outer(y, y), -np.ones(len(y)), upper=C), prove=prove, tol=1e-3)
     assert end.exit_reason is ExitReason.TOLERANCE and 0 < end.proof.gap <= 1e-3
     assert [record.gap <= 1e-3 for record in end.log.history[-2:]] == [False, True]
 
@@ -274,11 +276,11 @@ def test_settings_are_checked():
 
 
 def test_violation_is_zero_exactly_at_optimality():
-    program, one = SplitProgram(np.diag([2.0, 1.0, 0.0]), np.zeros(3), upper=1.0), np.ones(3)
-    assert program.violation(np.array([0.5, 0.0, 1.0]), np.array([0.0, 3.0, -1.0]), one) == 0
-    assert program.violation(np.array([0.5, 0.0, 1.0]), np.array([0.1, 3.0, -1.0]), one) == pytest.approx(0.1)
-    assert program.violation(np.array([0.5, 0.0, 0.9]), np.array([0.0, 3.0, -1.0]), one) == 1.0
-    assert program.violation(np.array([0.5, 0.0, 1.0]), np.array([0.0, -0.2, -1.0]), one) == pytest.approx(0.2)
+    program = QuadraticProgram.build(np.diag([2.0, 1.0, 0.0]), np.zeros(3), upper=1.0)
+    assert violations(program, np.array([0.5, 0.0, 1.0]), np.array([0.0, 3.0, -1.0])).max() == 0
+    assert violations(program, np.array([0.5, 0.0, 1.0]), np.array([0.1, 3.0, -1.0])).max() == pytest.approx(0.1)
+    assert violations(program, np.array([0.5, 0.0, 0.9]), np.array([0.0, 3.0, -1.0])).max() == 1.0
+    assert violations(program, np.array([0.5, 0.0, 1.0]), np.array([0.0, -0.2, -1.0])).max() == pytest.approx(0.2)
 
 
 # ---------------------------------------------------------------- the result
@@ -335,7 +337,7 @@ def test_optima_that_are_flat_are_proven_when_they_are_reached(rng):
 
 def test_a_certificate_is_not_computed_at_every_step_of_a_small_program(monkeypatch):
     """It costs as much as the step. The last step is certified in any case, and with a callback every one."""
-    from bregmat.quadratic.split_program import ProgramProofs
+    ProgramProofs = sys.modules[nnqp.__module__].ProgramProofs
 
     calls = []
     prove = ProgramProofs.proof
@@ -411,7 +413,7 @@ def test_hard_margin_coefficients_are_those_of_the_updates_over_the_smallest_mar
     K = (X @ X.T + 1) ** 2
     updates = MultiplicativeUpdates(clamp=0.0)
     bare = run_updates(
-        SplitProgram(K * np.outer(y, y), -np.ones(30)), updates, np.ones(30), tol=0.0, max_iter=n_updates
+        QuadraticProgram.build(K * np.outer(y, y), -np.ones(30)), updates, np.ones(30), tol=0.0, max_iter=n_updates
     )
     v = bare.x
     settings = {"C": np.inf, "fit_intercept": False, "solver": updates, "tol": 1e-15, "max_iter": n_updates}

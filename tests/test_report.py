@@ -165,6 +165,12 @@ def test_report_without_classes(wine):
     assert "sample ids" in html
 
 
+@pytest.mark.parametrize("row", [("accuracy", 0.9, 0.95), ("accuracy", 0.9, 0.95, 0.96, 0.97), ()])
+def test_a_row_of_the_summary_has_a_name_and_three_values(wine, row):
+    with pytest.raises(ValueError, match=r"a row of summary must have 4 entries, a name and 3 values; got \("):
+        replace(wine, summary=[("NMI", 0.1, 0.2, 0.3), row])
+
+
 def test_report_escapes_every_word_of_the_user(wine):
     evil = '<script>alert("x")</script>&\'$_'
     n = len(wine.X)

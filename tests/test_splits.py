@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from bregmat._kernels import tiles
-from bregmat.quadratic import SplitProgram
 from bregmat.quadratic.updates import positive_negative
 from split_runs import twin
 
@@ -52,9 +51,3 @@ def test_large_matrices_are_shared_among_threads(rng):
     p, q = positive_negative(wide, v)
     np.testing.assert_allclose(p, np.maximum(wide, 0) @ v, rtol=1e-12)  # sums of 2100 terms
     np.testing.assert_allclose(q, np.maximum(-wide, 0) @ v, rtol=1e-12)
-
-
-def test_a_program_checks_the_shape_of_its_matrix():
-    for shape in ((2, 3), (3, 3)):
-        with pytest.raises(ValueError, match=rf"A must have shape \(2, 2\).*got \({shape[0]}, {shape[1]}\)"):
-            SplitProgram(np.ones(shape), -np.ones(2))

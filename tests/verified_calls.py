@@ -28,7 +28,9 @@ DOORS = {
         "balanced_cut",
         "nearest_distribution",
         "boost_hypotheses",
+        "semidefinite_program",
     ),
+    "bregmat.applications.softmax": ("softmax_metric",),
     "bregmat.quadratic": ("nnqp",),
     "bregmat.margin.train": ("trained",),  # of train_margin and of MarginSVC
 }
@@ -39,6 +41,10 @@ inside = threading.local()  # how many doors are open, one in another
 
 def operations(result, arguments):
     """About what a verification costs."""
+    if "scores" in arguments:
+        n, m = result.values.shape
+        d = len(result.coordinates.t0)
+        return 6.0 * n * m * d + 60.0 * d**3
     if hasattr(result, "coordinates"):
         r, c, prior = len(result.coordinates.t0), len(result.dual), arguments.get("prior")
         n, d = np.shape(getattr(arguments["X"], "points", arguments["X"])) if "X" in arguments else (0, 0)
@@ -172,6 +178,7 @@ def install():
         "balanced_cut",
         "nearest_distribution",
         "boost_hypotheses",
+        "semidefinite_program",
         "nnqp",
     ):
         assert hasattr(getattr(bregmat, name), "__wrapped__"), name

@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 from bregmat import MultiplicativeUpdates
 from bregmat.margin import MarginProblem, MarginResult, kernel_source, train_margin
-from bregmat.quadratic import SplitProgram, run_updates
+from bregmat.quadratic import QuadraticProgram, run_updates
 from bregmat_papers.experiments import DataHome
 
 PREPARATION = """Features as they are in the file; polynomial kernel `(x.y + 1)^k`, radial kernel
@@ -68,7 +68,7 @@ def kernel(family: str, parameter: float, X: np.ndarray, Y: np.ndarray) -> np.nd
 
 def coefficients_after(K: np.ndarray, y: np.ndarray, stops: Iterable[int]) -> dict[int, np.ndarray]:
     """Coefficients of the hard-margin machine after each of so many updates (eq. 7), from ones, without clamping."""
-    program, settings = SplitProgram(K * np.outer(y, y), -np.ones(len(y))), MultiplicativeUpdates(clamp=0.0)
+    program, settings = QuadraticProgram.of(K * np.outer(y, y), -np.ones(len(y))), MultiplicativeUpdates(clamp=0.0)
     coefficients, x, done = {}, np.ones(len(y)), 0
     for stop in stops:
         if stop > done:

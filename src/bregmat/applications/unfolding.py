@@ -23,7 +23,7 @@ from bregmat.base.tolerances import REPEATED, TINY
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor
-from bregmat.engine.loop import compose, returns_result, solve
+from bregmat.engine.loop import RunLog, compose, returns_result, solve
 from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import Record
 from bregmat.nearest import nearest_kernel
@@ -213,8 +213,9 @@ def unfold(
         r = N.shape[1]
         program = SemidefiniteProgram.build(-np.eye(r), bind(rows, N), rows, slack_weight * largest)
         start = rtol * np.tile(np.maximum(sq, SMALLEST_START * sq.mean()), 2) if rtol > 0 else None
-        outcome = solve(program, LogDetPath(), start=start, **limits)
-        result: MatrixResult = program.rows.result(SemidefiniteResult, outcome, Coordinates(N, np.ones(r)))
+        log = RunLog(callback, max_seconds, clock=clock)
+        run = solve(program, LogDetPath(), tol=tol, max_iter=max_iter, start=start, log=log)
+        result: MatrixResult = program.rows.result(SemidefiniteResult, run, Coordinates(N, np.ones(r)))
     else:
         scale = largest if prior_scale is None else prior_scale
         check_positive("prior_scale", scale, finite=True)

@@ -185,9 +185,8 @@ def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str]) -
                 f"{name}: the file has changed during the call; what was computed holds for neither version."
             )
         if is_outermost and call.is_interrupted:
-            warn_of_interrupt(
-                f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
-            )
+            text = f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
+            warn_caller(text, InterruptWarning)
         by_name = dict(zip(names, arguments, strict=False)) | named
         result.call = {name: value for name, value in by_name.items() if name not in unrecorded}
         return result
@@ -199,17 +198,12 @@ def raise_interrupt(text: str, *, warn: bool) -> NoReturn:
     """Raise `KeyboardInterrupt`, after a warning unless the caller informs the user (``warn``)."""
     if not warn:
         with suppress(InterruptWarning):  # if warnings are errors, the interrupt is raised all the same
-            warn_of_interrupt(text)
+            warn_caller(text, InterruptWarning)
     raise KeyboardInterrupt(text)
 
 
 class InterruptWarning(RuntimeWarning):
     """Warning: a call was interrupted, and what it returned or kept."""
-
-
-def warn_of_interrupt(text: str) -> None:
-    """Warn that a call was interrupted."""
-    warn_caller(text, InterruptWarning)
 
 
 def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:

@@ -44,7 +44,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.spans import Span, span_of
 from bregmat.coordinates.widen import new_directions, range_of
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.binding import TURNED, Rounding, RowErrors, UnmappedPoints, bind, row_errors
+from bregmat.operators.binding import TURNED, PlacedPoints, RowErrors, bind, row_errors
 from bregmat.operators.linear_maps import Operator
 from bregmat.typing import Table
 
@@ -414,11 +414,11 @@ class Coordinates:
             if in_basis is not None:
                 inside, span, are_terms = in_basis
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
-                return here, bind(constraints, inside, touched, terms=terms, are_terms=are_terms), None
-        Z, rounding = self._placed(points, Z, invariant)
-        unmapped = None if self.R is None or self.owns_base else UnmappedPoints(points, self.R)
-        operator = bind(constraints, Z, touched, rounding, terms=terms, unmapped=unmapped)
-        errors = row_errors(operator, constraints, terms, Z, touched, rounding, unmapped)
+                vectors = inside if are_terms else PlacedPoints(inside, touched)
+                return here, bind(constraints, vectors, terms=terms, are_terms=are_terms), None
+        placed = self._placed(points, Z, invariant, touched)
+        operator = bind(constraints, placed, terms=terms)
+        errors = row_errors(operator, constraints, terms, placed)
         if self.scale:
             return self, operator, errors
         # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds
@@ -426,26 +426,29 @@ class Coordinates:
         largest = float((np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)).max(initial=0.0))
         return replace(self, scale=largest or 1.0), operator, errors
 
-    def place(self, invariant: bool) -> tuple[np.ndarray, Rounding]:
-        """Coordinates of all points, and their largest errors."""
+    def place(self, invariant: bool) -> PlacedPoints:
+        """Coordinates of all points, with their largest errors but without the data."""
         if not self.is_finite:
             _check_data(self.base, None)
-        return self._placed(self.base, self.base if self.R is None else product(self.base, self.R), invariant)
+        placed = self._placed(self.base, self.base if self.R is None else product(self.base, self.R), invariant, None)
+        placed.source = None
+        return placed
 
-    def _placed(self, touched: Any, Z: Any, invariant: bool) -> tuple[np.ndarray, Rounding]:
-        """Coordinates Z of points as an array, and their largest errors; centred if only differences of points matter."""
+    def _placed(self, X: Any, Z: Any, invariant: bool, rows: np.ndarray | None) -> PlacedPoints:
+        """Coordinates ``Z = X R`` of points as an array, with their largest errors; centred if only differences of points matter."""
         Z = Z.toarray() if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
         if self.owns_base or self.R is None:
-            rounding = Rounding(np.abs(Z), self.floor if self.owns_base else None)
+            errors: dict[str, Any] = {"made": np.abs(Z), "floor": self.floor if self.owns_base else None}
         else:
             floor = np.zeros(self.R.shape[1]) if self.floor is None else self.floor
-            rounding = Rounding(dense(abs(touched) @ np.abs(self.R)), floor, np.sqrt(sq_norms(touched)))
+            made = dense(abs(X) @ np.abs(self.R))
+            errors = {"made": made, "floor": floor, "reach": np.sqrt(sq_norms(X)), "source": (X, self.R)}
         if invariant:
             # centring makes products more accurate; it is exact in columns in which all points are near the mean
             mean = Z.mean(axis=0)
             near = (np.abs(Z - mean) <= 0.5 * np.abs(mean)).all(axis=0)
             Z -= np.where(near, mean, 0.0)
-        return Z, rounding
+        return PlacedPoints(Z, rows, **errors)
 
 
 def _check_data(touched: Any, rows: np.ndarray | None) -> None:

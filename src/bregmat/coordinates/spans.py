@@ -15,7 +15,7 @@ from bregmat.base.linalg import dense, eigh, sq_norms
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import VANISHING
 from bregmat.constraints.terms import Terms
-from bregmat.operators.binding import Rounding
+from bregmat.operators.binding import PlacedPoints
 
 # Smallest eigenvalue of a Gram matrix, relative to the largest, for which ``Q / sqrt(values)`` is orthonormal to about twelve digits.
 # What is shorter is orthogonalised once more, and has a Gram matrix of its own.
@@ -94,7 +94,7 @@ def orthonormal(unit: Any) -> tuple[np.ndarray, Span]:
 def _differences(Z: Any, a: np.ndarray, b: np.ndarray) -> Any:
     """``z_a - z_b`` of data, dense or sparse; exactly 0 where rounding may be all that is left."""
     vectors = Z[a] - Z[b]
-    zero = Rounding(abs(Z)).vanishing(lambda part: dense(vectors[part]), sq_norms(vectors), a, b)
+    zero = PlacedPoints(Z).vanishing(lambda part: dense(vectors[part]), sq_norms(vectors), a, b)
     if not len(zero):
         return vectors
     kept = np.ones(len(a))

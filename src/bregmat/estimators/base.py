@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from bregmat.base.checks import check_integer, check_limits, check_random_state
+from bregmat.base.checks import as_column, check_integer, check_limits, check_random_state
 from bregmat.base.points import check_numeric
 from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt
 from bregmat.certificates.result import MatrixResult
@@ -136,6 +136,13 @@ def validated(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) 
     if type(X) is not np.ndarray or X.dtype.kind not in "biuf":
         check_numeric(name, X)
     return validate_data(estimator, X, *y, **{"dtype": np.float64} | options)
+
+
+def sample_weights(sample_weight: Any, n: int) -> np.ndarray:
+    """Checked weights of n points, at least 0; ones if there are none."""
+    if sample_weight is None:
+        return np.ones(n)
+    return as_column("sample_weight", sample_weight, n, per="row of X", scalar=True, lowest=0.0)
 
 
 def check_labelled(estimator: Any, y: Any, *, but: str = "") -> None:

@@ -12,9 +12,8 @@ from bregmat.kernels.definite import IndefiniteKernelError, smallest_eigenvalue
 from bregmat.margin.certificate import Machine
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.working_set import SupportSearch
-from bregmat.quadratic.active_set import ExactActiveSet
+from bregmat.quadratic.active_set import ActiveSetState, ExactActiveSet
 from bregmat.quadratic.program import QuadraticProgram
-from bregmat.quadratic.states import Minimum
 
 VIOLATED = 1e-9  # violation from which a sample outside joins, in units of the margin
 
@@ -64,7 +63,7 @@ def _split(
     return np.flatnonzero(part), np.flatnonzero(high & ~part & counts)
 
 
-def _solve(search: SupportSearch, x: np.ndarray, F: np.ndarray, B: np.ndarray) -> tuple[Machine, Minimum]:
+def _solve(search: SupportSearch, x: np.ndarray, F: np.ndarray, B: np.ndarray) -> tuple[Machine, ActiveSetState]:
     """The optimal weights of the samples F with those of B fixed, as a machine with float64 values on both."""
     problem, y = search.problem, search.problem.signs
     A = problem.kernel.signed_block(F, y[F])
@@ -74,7 +73,7 @@ def _solve(search: SupportSearch, x: np.ndarray, F: np.ndarray, B: np.ndarray) -
     equality = (y[F][None, :], -np.array([x[B].sum()])) if problem.intercept else None
     program = QuadraticProgram.of(A, pull - 1.0, problem.upper[F], equality)
     end = minimum_over(problem, F, program, np.abs(x)[F], search.late)
-    search.steps += end.n_iter + end.n_factor
+    search.steps += end.work
     x = x.copy()
     x[F] = y[F] * end.x
     machine = Machine.from_float32(problem, x, search.cache)
@@ -89,7 +88,7 @@ def _solve(search: SupportSearch, x: np.ndarray, F: np.ndarray, B: np.ndarray) -
 
 def minimum_over(
     problem: MarginProblem, F: np.ndarray, program: QuadraticProgram, start: np.ndarray, stop: Callable[[], bool]
-) -> Minimum:
+) -> ActiveSetState:
     """Minimise a program over the samples F by the active set; an indefinite matrix is reported as an indefinite kernel.
 
     Parameters

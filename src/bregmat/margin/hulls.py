@@ -18,8 +18,8 @@ from bregmat.kernels import KernelSource
 from bregmat.margin.finish import minimum_over
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.working_set import BAND
+from bregmat.quadratic.active_set import ActiveSetState
 from bregmat.quadratic.program import QuadraticProgram
-from bregmat.quadratic.states import Minimum
 
 LARGEST_SYSTEM = 100_000  # coordinates times squared number of weights: rational elimination then takes a second or two
 SEPARABLE = 1e-7  # margin, relative to the largest norm of a sample, below which float64 may not tell it from 0
@@ -60,7 +60,7 @@ def nearest_points(
     for _ in range(40):
         F = np.flatnonzero(part)
         end, q = _nearest_over(problem, F, weight[F], total, stop)
-        n_iter += end.n_iter + end.n_factor
+        n_iter += end.work
         weight = np.zeros(problem.n)
         weight[F] = end.x
         # q = |sum|^2 of n terms is known up to a few units of rounding
@@ -81,7 +81,7 @@ def nearest_points(
 
 def _nearest_over(
     problem: MarginProblem, F: np.ndarray, weight: np.ndarray, total: float, stop: Callable[[], bool]
-) -> tuple[Minimum, float]:
+) -> tuple[ActiveSetState, float]:
     """Nearest points of the hulls of the samples F, from weights of these; and ``|sum alpha_i signs_i phi_i|^2``."""
     y = problem.signs[F]
     A = problem.kernel.signed_block(F, y)

@@ -202,9 +202,8 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
             point_tuples = self._tuples(pairs, (2,), reset=True).distinct()
             signs = as_signs(y, len(point_tuples.index))
             self.bounds_ = chosen_bounds(bounds, point_tuples.points)
-            rows = pair_rows(point_tuples, signs, self.bounds_)
-            self.tuples_used_ = rows.used
-            self._learn(self._learner(self._prior_of(point_tuples.points)), point_tuples.points, rows.constraints)
+            rows, self.tuples_used_ = pair_rows(point_tuples, signs, self.bounds_)
+            self._learn(self._learner(self._prior_of(point_tuples.points)), point_tuples.points, rows)
             self.calibrate_threshold(pairs, y, **calibration)
         return self
 

@@ -6,7 +6,6 @@ from bregmat.quadratic.nnqp import nnqp
 from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
-from bregmat.quadratic.split_program import SplitProgram
 
 __all__ = [
     "BlockPivoting",
@@ -14,7 +13,6 @@ __all__ = [
     "MultiplicativeUpdates",
     "QPResult",
     "QuadraticProgram",
-    "SplitProgram",
     "nnqp",
     "run_updates",
 ]

@@ -12,8 +12,8 @@ from bregmat._kernels import exchange, vectors
 from bregmat._kernels.arrays import RunPoint
 from bregmat.base.linalg import column_basis
 from bregmat.base.threads import single_thread_blas
+from bregmat.quadratic.certificate import QPState
 from bregmat.quadratic.free_set import FreeFactor
-from bregmat.quadratic.states import Minimum, QPState
 
 if TYPE_CHECKING:  # programs use this module
     from bregmat.quadratic.program import QuadraticProgram
@@ -63,8 +63,8 @@ class ExactActiveSet:
         state.advance()
         return state
 
-    def minimize(self, program: QuadraticProgram, start: np.ndarray, watch: Watch | None = None) -> Minimum:
-        """Run from a point near the solution to the solution, without certificates.
+    def minimize(self, program: QuadraticProgram, start: np.ndarray, watch: Watch | None = None) -> ActiveSetState:
+        """Run from a point near the solution to the solution, without certificates; the last state.
 
         Blocks of A may be singular; E must have full row rank. The start is clipped to the box. If ``E x = e`` does not hold, it is
         restored on the free variables. ``watch`` gets (point, reduced gradient, steps so far) before every step; True stops. Negative
@@ -72,15 +72,11 @@ class ExactActiveSet:
         """
         with single_thread_blas():
             state = self.init(program, 0.0, np.minimum(np.maximum(start, 0.0), program.upper))
-            n_iter = 0
-            while not state.stalled and n_iter < self.max_iter:
-                if watch is not None and watch(state.x, state.reduced(), n_iter):
+            while not state.stalled and state.n_iter < self.max_iter:
+                if watch is not None and watch(state.x, state.reduced(), state.n_iter):
                     break
                 state.advance()
-                n_iter += 1
-            violation = float(program.violations(state.x, state.reduced()).max())
-            counts: dict[str, Any] = {"n_iter": n_iter, "n_factor": state.factor.n_factor}
-            return Minimum(state.x, state.multiplier, **counts, violation=violation, falling=state.falling)
+            return state
 
 
 class ActiveSetState(QPState):
@@ -91,6 +87,7 @@ class ActiveSetState(QPState):
         self.program, self.relative_tol = program, relative_tol
         self._recompute_gradient()
         self.falling: np.ndarray | None = None
+        self.n_iter = 0
         self.factor = FreeFactor(program)
         self.factor.rebuild(np.flatnonzero((x > 0.0) & (x < program.upper)))
         # violation when the gradient was last recomputed, and whether variables were just added to give E full row rank.
@@ -113,6 +110,16 @@ class ActiveSetState(QPState):
         """``A x + b + E' multiplier``."""
         return self.program.reduced(self.g, self.multiplier)
 
+    @property
+    def work(self) -> int:
+        """Number of steps and of factorisations from scratch."""
+        return self.n_iter + self.factor.n_factor
+
+    @property
+    def violation(self) -> float:
+        """Largest violation of the optimality conditions by the reduced gradient, in its units."""
+        return float(self.program.violations(self.x, self.reduced()).max())
+
     def possible_rays(self) -> Iterable[np.ndarray]:
         """The direction without a minimum; and the point, which goes far along such a direction if rounding blocks its steps."""
         return (self.x,) if self.falling is None else (self.falling, self.x)
@@ -120,6 +127,7 @@ class ActiveSetState(QPState):
     # ---------------------------------------------------------------- exchanges
     def advance(self) -> None:
         """Do up to 50 exchanges, and end the run if no condition is violated."""
+        self.n_iter += 1
         self.factor.grow()
         direction, counts = np.zeros(self.program.n), np.zeros(1, np.int64)
         place = RunPoint(self.x, self.g, self.multiplier, self.program.e)

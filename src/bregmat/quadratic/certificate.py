@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from bregmat.base.tolerances import CANCELLED, PERTURBATION, TINY, UNIT_ROUNDOFF
+from bregmat.engine.loop import State
 from bregmat.engine.problem import Certificate
 
 if TYPE_CHECKING:  # programs use this module
@@ -18,6 +19,34 @@ BLOCK = 256  # rows of A that are converted to extended precision at a time
 ALONE = 1e-4  # at x = 0 the gap is relative to this share of what single variables could gain
 PROVEN = 1e-9  # residual of the conditions up to which a perturbed bound is computed
 Direction = tuple[np.ndarray, "np.ndarray | None"]  # w, and A w if it is known
+
+
+@dataclass(eq=False)
+class QPState(State):
+    """A point with multipliers, as certificates need it; the states of the solvers also have ``reduced()``, the reduced gradient."""
+
+    x: np.ndarray  # (n,) point inside the box
+    # (m,) of E x = e, with the reduced gradient A x + b + E' multiplier; of length 0 if it is not known
+    multiplier: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    tol: float = 0.0  # relative gap that was asked for; more work is done for a certificate while its gap is larger
+    # directions w, shape (n,), that raise the reduced gradient, such as A w = sqrt(A_ii) on the free variables
+    directions: Iterable[np.ndarray] = ()
+    ray: np.ndarray | None = None  # (n,) proven direction along which the objective falls without bound
+    is_rough = False  # whether the point is no solution, so that a certificate is not worth a factorisation
+    signal = np.inf
+    stalled: bool = False
+
+    def rising(self) -> Iterable[np.ndarray]:
+        """The directions that raise the reduced gradient."""
+        return self.directions
+
+    def possible_rays(self) -> Iterable[np.ndarray]:
+        """Directions along which the objective may fall without bound."""
+        return ()
+
+    def is_finite(self) -> bool:
+        """Whether no variable has overflowed."""
+        return bool(np.isfinite(self.x).all())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

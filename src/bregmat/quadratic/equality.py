@@ -10,7 +10,6 @@ from scipy.linalg import qr
 
 from bregmat.base.linalg import column_basis
 from bregmat.quadratic.active_set import ExactActiveSet
-from bregmat.quadratic.arguments import no_rows
 from bregmat.quadratic.pivoting import first_sides
 
 if TYPE_CHECKING:  # programs use this module
@@ -22,12 +21,10 @@ NEAREST = ExactActiveSet(tol=1e-14)
 
 @dataclass(frozen=True, eq=False)
 class EqualityRows:
-    """The equality rows of a program as given, and a subset of independent rows, scaled to length 1, that solvers use."""
+    """The equality rows of a program as given, and a subset of independent rows, which solvers use, scaled to length 1."""
 
     whole: QuadraticProgram  # with all rows
-    E: np.ndarray  # (k, n) independent rows
-    e: np.ndarray  # (k,)
-    kept: np.ndarray  # (k,) their positions among the given rows
+    kept: np.ndarray  # (k,) positions of the independent rows among the given ones
     length: np.ndarray  # (k,) their lengths before scaling
     point: np.ndarray  # (n,) in the box; meets the rows unless there is a conflict
     conflict: np.ndarray | None = None  # (m,) multipliers y of the given rows with y'E x < y'e for all x in the box
@@ -37,7 +34,7 @@ class EqualityRows:
         """Scale the rows, find a feasible point or a proof that there is none, and select independent rows."""
         E, e, m = program.E, program.e, program.m
         x = np.zeros(program.n) if start is None else start
-        none = (program, *no_rows(program.n), np.zeros(0, np.int64), np.zeros(0))
+        none = (program, np.zeros(0, np.int64), np.zeros(0))
         length = np.linalg.norm(E, axis=1)
         empty = length == 0.0
         if (empty & (e != 0.0)).any():  # 0 = e_i
@@ -59,7 +56,7 @@ class EqualityRows:
         _, R, order = qr(unit.T, mode="economic", pivoting=True)
         strength = np.abs(np.diag(R))
         keep = np.sort(order[: len(strength)][strength > 1e-10 * strength[0]])
-        return cls(program, np.ascontiguousarray(unit[keep]), goal[keep], rows[keep], length[keep], point)
+        return cls(program, rows[keep], length[keep], point)
 
     def expand(self, multiplier: np.ndarray) -> np.ndarray:
         """Multipliers of the given rows, shape (m,), from those of the independent rows."""

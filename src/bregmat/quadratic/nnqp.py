@@ -9,22 +9,29 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.checks import check_limits
+from bregmat.base.linalg import cholesky, cholesky_solve
 from bregmat.base.threads import single_thread_blas, take_interrupt
-from bregmat.engine.loop import Outcome, RunLog, compose, returns_result, solve
+from bregmat.engine.loop import Run, RunLog, compose, returns_result, solve
+from bregmat.engine.problem import Proof
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.arguments import as_start, check_range
+from bregmat.quadratic.certificate import Evidence, QPCertificate, QPState
 from bregmat.quadratic.equality import rough_point
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+from bregmat.quadratic.multiplicative import (
+    MultiplicativeUpdates,
+    Point,
+    UpdatesState,
+    keeps_total,
+    on_constraint,
+    run_updates,
+)
 from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
-from bregmat.quadratic.split_program import ProgramProofs, SplitProgram
-from bregmat.quadratic.states import QPState
 from bregmat.typing import Points, QPSolverName, Values
 
-MAX_ITER = 200  # steps of the exact solvers
 PIVOTING = BlockPivoting()
 ACTIVE_SET = ExactActiveSet(tol=1e-13)  # exchanges stop at the rounding of the gradient in any case
 SOLVERS = {"auto": PIVOTING, "pivoting": PIVOTING, "active_set": ACTIVE_SET, "multiplicative": MultiplicativeUpdates()}
@@ -117,16 +124,16 @@ def nnqp(
     with single_thread_blas(), np.errstate(all="ignore"):
         curvature = check_definite(problem.A)
         problem = problem.with_independent_rows(start)
-        outcome = _minimize(problem, start, settings, tol, max_iter, log)
-    proof = replace(outcome.certificate, curvature_tolerance=curvature)
+        run = _minimize(problem, start, settings, tol, max_iter, log)
+    proof = replace(run.certificate, curvature_tolerance=curvature)
     # the loop has written this line unless the run was stopped between two steps
     last = log.history[-1] if log.history else None
     if last is None or (last.gap, last.violation) != (proof.gap, proof.kkt_residual):
-        log.note(outcome.n_iter, **proof.figures)
-    is_unbounded = outcome.status is Status.UNBOUNDED
+        log.note(run.n_iter, **proof.figures)
+    is_unbounded = run.status is Status.UNBOUNDED
     # the dual of the certificate of an unbounded problem is the direction that proves it
     ray = {"dual": problem.gradient(proof.x), "direction": proof.dual} if is_unbounded else {}
-    return compose(QPResult, replace(outcome, certificate=proof), **ray)
+    return compose(QPResult, replace(run, certificate=proof), **ray)
 
 
 def _settings_of(solver: Any, m: int) -> BlockPivoting | ExactActiveSet | MultiplicativeUpdates:
@@ -143,29 +150,28 @@ def _settings_of(solver: Any, m: int) -> BlockPivoting | ExactActiveSet | Multip
 
 def _minimize(
     problem: QuadraticProgram, start: np.ndarray | None, settings: Any, tol: float, max_iter: int | None, log: RunLog
-) -> Outcome:
+) -> Run:
     """Minimise a program with independent rows; the certificate is in terms of the given rows."""
     rows = problem.rows
     if rows is not None and rows.conflict is not None:
-        proof = problem.unproven(rows.point, lower=np.inf, equality_dual=rows.conflict)
-        infeasible = log.outcome(proof, tol, ExitReason.CERTIFICATE, "feasibility")
-        return replace(infeasible, status=Status.INFEASIBLE, conflict=np.flatnonzero(rows.conflict))
+        certificate = problem.unproven(rows.point, lower=np.inf, equality_dual=rows.conflict)
+        proof = Proof(rows.conflict, np.flatnonzero(rows.conflict))
+        return Run(log, certificate, tol, ExitReason.CERTIFICATE, "feasibility", proof=proof)
     if not (problem.b < 0.0).any() and not problem.whole.e.any():  # the objective is at least 0, its value at x = 0
         zero = QPState(np.zeros(problem.n), tol=tol)
-        return log.outcome(problem.certify(zero), tol, ExitReason.TOLERANCE, settings.name)
+        return Run(log, problem.certify(zero), tol, ExitReason.TOLERANCE, settings.name)
     if isinstance(settings, MultiplicativeUpdates):
         return _run_updates(problem, start, settings, tol, max_iter, log)
-    return _run_exact(problem, start, settings, tol, MAX_ITER if max_iter is None else max_iter, log)
+    return _run_exact(problem, start, settings, tol, ACTIVE_SET.max_iter if max_iter is None else max_iter, log)
 
 
 def _run_exact(
     problem: QuadraticProgram, start: np.ndarray | None, settings: Any, tol: float, max_iter: int, log: RunLog
-) -> Outcome:
+) -> Run:
     """Block pivoting, then the active set if pivoting gave no certified solution; or the active set alone."""
     limits: dict[str, Any] = {"tol": tol, "log": log}
     if settings is ACTIVE_SET:
-        outcome = solve(problem, ACTIVE_SET, max_iter=max_iter, start=rough_point(problem, start), **limits)
-        return replace(outcome, conflict=None)
+        return solve(problem, ACTIVE_SET, max_iter=max_iter, start=rough_point(problem, start), **limits)
     first = solve(problem, PIVOTING, max_iter=min(max_iter, PIVOTING.max_iter), start=start, **limits)
     certificate = first.certificate
     is_stopped = first.exit_reason in (ExitReason.INTERRUPTED, ExitReason.TIME) or log.is_late()
@@ -182,11 +188,10 @@ def _run_exact(
         second = solve(problem, ACTIVE_SET, max_iter=left, start=rough_point(problem, start), **limits)
     except KeyboardInterrupt:
         take_interrupt()
-        return replace(first, exit_reason=ExitReason.INTERRUPTED)
+        return replace(first, reason=ExitReason.INTERRUPTED)
     finally:
         log.before = before
-    n_iter, name = first.n_iter + second.n_iter, f"{first.solver} + {second.solver}"
-    second = replace(second, n_iter=n_iter, solver=name, conflict=None)
+    second = replace(second, n_iter=first.n_iter + second.n_iter, solver=f"{first.solver} + {second.solver}")
     new = second.certificate
     is_better = new.gap < certificate.gap or new.kkt_residual < certificate.kkt_residual
     is_proven = second.status in (Status.OPTIMAL, Status.UNBOUNDED)
@@ -200,20 +205,53 @@ def _run_updates(
     tol: float,
     max_iter: int | None,
     log: RunLog,
-) -> Outcome:
+) -> Run:
     """The multiplicative updates with proofs of their points; the last point is certified with more effort."""
-    signs = problem.E[0] if problem.m else None
     proofs = ProgramProofs(problem, tol, is_rough=log.is_late())
-    program = SplitProgram(problem.A, problem.b, upper=problem.upper, signs=signs)
     if problem.m and problem.rows is not None:  # a point on the row: the start, or ones, multiplied by factors
         total = float(problem.e[0])
         points = [np.minimum(1.0, 0.5 * problem.upper), problem.rows.point]
-        points = [program.on_constraint(v, total) for v in ([] if start is None else [start]) + points]
-        start = next((v for v in points if program.keeps_total(v, total)), problem.rows.point)
-    run = run_updates(program, settings, start, prove=proofs, tol=tol, max_iter=max_iter, log=log)
+        points = [on_constraint(problem, v, total) for v in ([] if start is None else [start]) + points]
+        start = next((v for v in points if keeps_total(problem, v, total)), problem.rows.point)
+    run = run_updates(problem, settings, start, prove=proofs, tol=tol, max_iter=max_iter, log=log)
     if run.ray is not None:
-        proof = replace(problem.unproven(run.x, lower=-np.inf), dual=run.ray)
-        return log.outcome(proof, tol, run.exit_reason, settings.name, run.n_iter, status=Status.UNBOUNDED)
-    multiplier = np.full(problem.m, run.state.multiplier)
-    end = QPState(run.x, multiplier, tol=tol, directions=[run.x, *proofs.directions])
-    return log.outcome(problem.certify(end), tol, run.exit_reason, settings.name, run.n_iter)
+        certificate = replace(problem.unproven(run.x, lower=-np.inf), dual=run.ray)
+        proof = Proof(run.ray, status=Status.UNBOUNDED)
+        return Run(log, certificate, tol, run.exit_reason, settings.name, run.n_iter, proof)
+    end = QPState(run.x, run.state.multiplier, tol=tol, directions=[run.x, *proofs.directions])
+    return Run(log, problem.certify(end), tol, run.exit_reason, settings.name, run.n_iter)
+
+
+class ProgramProofs:
+    """Proofs of points of a quadratic program with at most one equality row, for the updates.
+
+    A point is certified with more effort if its gap is above ``tol`` and its residual is small. ``is_rough`` skips the factorisation for
+    directions that improve the bound, because the time is over.
+    """
+
+    def __init__(self, problem: QuadraticProgram, tol: float, *, is_rough: bool) -> None:
+        self.problem, self.tol, root = problem, tol, problem.root
+        self.tried = np.inf  # residual at which a proof was last sought with more effort
+        self.directions: list[np.ndarray] = []
+        if (root > 0).all() and not is_rough:
+            if (problem.A >= 0).all():
+                self.directions.append(1.0 / root)
+            factor, definite = cholesky(problem.A)
+            if definite:
+                self.directions.append(cholesky_solve(factor, root))
+
+    def __call__(self, state: UpdatesState) -> QPCertificate:
+        """The proof of a state. A costlier proof is tried where rounding may hide it, each time the residual has fallen to a fourth."""
+        close = 1e-6  # optimality residual below which rounding may hide the proof
+        proof = self.proof(state.point, state.multiplier)
+        if not proof.gap <= self.tol and state.residual <= min(close, 0.25 * self.tried):
+            self.tried = state.residual
+            end = QPState(state.point.v, state.multiplier, tol=self.tol, directions=[state.point.v, *self.directions])
+            proof = min(proof, self.problem.certify(end), key=lambda proof: proof.gap)
+        return proof
+
+    def proof(self, point: Point, multiplier: np.ndarray) -> QPCertificate:
+        """The certificate of a point and a multiplier of the row."""
+        x, product = point.v, point.p - point.q
+        directions = [(x, product), *((w, None) for w in self.directions)]
+        return Evidence(self.problem, x, multiplier, product=product).certificate(directions)

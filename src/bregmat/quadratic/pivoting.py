@@ -7,24 +7,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from bregmat._kernels import descent, vectors
 from bregmat.base.pivoting import Exchanges
 from bregmat.base.tolerances import TINY
-from bregmat.quadratic.block_factor import BlockFactor
-from bregmat.quadratic.states import QPState
+from bregmat.quadratic.certificate import QPState
 
 if TYPE_CHECKING:  # programs use this module
     from bregmat.quadratic.program import QuadraticProgram
 
 SINGLE_PRECISION = 256  # number of free variables from which the first factors are float32
 COARSE = 1e-5  # relative tolerance of the conditions while factors are float32
+FINE = (
+    1e-12  # the same in float64: of gradients relative to the largest relevant entry of b, both divided by sqrt(A_ii)
+)
 SINGLES = 10  # exchanges of single variables before pivoting gives up
 
 
 def first_sides(program: QuadraticProgram, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Guess the active set by coordinate descent with over-relaxation: point, and side (-1 at zero, 0 free, 1 at the upper bound)."""
-    relaxation, max_sweeps = 1.4, 12
+    relaxation, max_sweeps = 1.3, 20
     A, b, upper = program.A, program.b, program.upper
     if start is None:
         along = A.sum(axis=0)
@@ -40,8 +43,8 @@ def first_sides(program: QuadraticProgram, start: np.ndarray | None) -> tuple[np
     last = np.inf
     for k in range(max_sweeps):
         gain, changed = descent.sweep_inplace(x, g, A, upper, relaxation)
-        # once a sweep gains more than 0.6 of the sweep before, factorisations are faster
-        if not gain > 0.0 or changed == 0 or (k >= 3 and gain > 0.6 * last):
+        # once a sweep gains more than 0.8 of the sweep before, factorisations are faster
+        if not gain > 0.0 or changed == 0 or (k >= 3 and gain > 0.8 * last):
             break
         last = gain
     d = np.maximum(A.diagonal(), TINY)
@@ -60,21 +63,13 @@ class BlockPivoting:
     along with the free variables. Single exchanges are finite for positive definite A without upper bounds and rows, but slow:
     their number is limited.
 
-    Parameters
-    ----------
-    tol : float
-        Tolerance of the conditions on the gradient, relative to the largest relevant entry of b, both divided by sqrt(A_ii).
-    max_iter : int
-        Limit on free sets.
-
     Notes
     -----
     From 256 free variables on, factors are float32. A free set without violations is then refined with float64 residuals and tested
     again; float64 factors are used only if refinement fails. Cost: |F|^3 / 3 per factor, n^2 per step.
     """
 
-    tol: float = 1e-12
-    max_iter: int = 60
+    max_iter: ClassVar[int] = 60  # free sets
     name: ClassVar[str] = "pivoting"
     works_on: ClassVar[str] = "objective"
 
@@ -86,7 +81,7 @@ class BlockPivoting:
         guess, side = first_sides(problem.without_rows(), start)
         if problem.m and not (side == 0).any():
             side[:] = np.where(problem.upper > 0, 0, -1)
-        return PivotingState(problem, self.tol, guess, side, tol)
+        return PivotingState(problem, guess, side, tol)
 
     def step(self, problem: QuadraticProgram, state: PivotingState) -> PivotingState:
         """Solve on the free set and exchange the variables that violate their conditions."""
@@ -102,11 +97,9 @@ class PivotingState(QPState):
 
     is_rough = True  # until every condition holds
 
-    def __init__(
-        self, program: QuadraticProgram, condition_tol: float, guess: np.ndarray, side: np.ndarray, tol: float
-    ) -> None:
+    def __init__(self, program: QuadraticProgram, guess: np.ndarray, side: np.ndarray, tol: float) -> None:
         super().__init__(guess, np.zeros(program.m), tol)
-        self.program, self.condition_tol, self.side = program, condition_tol, side
+        self.program, self.side = program, side
         self.A, self.b, self.upper = program.A, program.b, program.upper
         self.E, self.e = program.E, program.e
         self.weight = program.weights
@@ -114,7 +107,7 @@ class PivotingState(QPState):
         self.v = guess
         self.g = self._gradient(guess)
         self.F = np.flatnonzero(side == 0)
-        self.factor = BlockFactor(self.A, np.float32 if len(self.F) >= SINGLE_PRECISION else np.float64)
+        self.is_single = len(self.F) >= SINGLE_PRECISION  # whether factors are float32
         self.exchanges = Exchanges(patience=3, singles=SINGLES)
         self.is_refined = False  # whether float32 solutions are refined before their conditions are tested
 
@@ -124,17 +117,16 @@ class PivotingState(QPState):
 
     def rising(self) -> Iterator[np.ndarray]:
         """The w with ``A w = sqrt(A_ii)`` on the free variables."""
-        solved = self.factor.solve(self.program.root[self.F]) if len(self.F) and not self.is_rough else None
-        if solved is not None:
+        if len(self.F) and not self.is_rough:
             w = np.zeros(len(self.b))
-            w[self.F] = solved
+            w[self.F] = self._solve_factor(self.program.root[self.F])
             yield w
 
     # ---------------------------------------------------------------- one free set
     def advance(self) -> None:
         """Solve on the free set, test the conditions, exchange variables."""
         self.F = np.flatnonzero(self.side == 0)
-        is_solved, is_single = self._solve(), self.factor.is_single
+        is_solved, is_single = self._solve(), self.is_single
         if is_solved:
             self.scale = self.program.unit(self.g, weighted=True)
             wrong = self._wrong(COARSE if is_single else None)
@@ -144,7 +136,7 @@ class PivotingState(QPState):
             if not is_single:
                 self.stalled = True
                 return
-            self.factor = BlockFactor(self.A, np.float64)
+            self.is_single = False
             self.exchanges.restart()
             return
         if not len(wrong):
@@ -178,7 +170,7 @@ class PivotingState(QPState):
         if len(F) == 0:
             self.v, self.g = v, fixed.copy()
             return len(self.E) == 0
-        if not self.factor.prepare(F):
+        if not self._factor():
             return False
         step = self._solve_with_rows(-fixed[F], self.e - self.E @ v)
         if step is None:
@@ -190,6 +182,21 @@ class PivotingState(QPState):
         self.g = self._gradient(v)
         return True
 
+    def _factor(self) -> bool:
+        """Factor A_FF; False if it is not positive definite in this precision."""
+        M = np.empty((len(self.F), len(self.F)), np.float32 if self.is_single else np.float64)
+        vectors.gather_inplace(M, self.A, self.F, self.F)
+        diagonal = M.diagonal().copy()
+        self.L, failed = get_lapack_funcs("potrf", dtype=M.dtype)(M.T, lower=1, overwrite_a=1, clean=0)
+        # With a pivot that is all rounding, the factor exists but its solutions are useless.
+        return not failed and bool((np.square(self.L.diagonal()) > 8 * np.finfo(M.dtype).eps * diagonal).all())
+
+    def _solve_factor(self, r: np.ndarray) -> np.ndarray:
+        """``A_FF^-1 r`` to the precision of the factor, shape (|F|,)."""
+        solve = get_blas_funcs("trsv", dtype=self.L.dtype)
+        x: np.ndarray = solve(self.L, solve(self.L, r.astype(self.L.dtype), lower=1), lower=1, trans=1)
+        return x.astype(np.float64)
+
     def _gradient(self, v: np.ndarray) -> np.ndarray:
         """``A v + b + E' multiplier``, from the rows of A where v is not 0."""
         g, rows = self.b.copy(), np.flatnonzero(v)
@@ -198,15 +205,12 @@ class PivotingState(QPState):
 
     def _solve_with_rows(self, r: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """d and mu with ``A_FF d + E_F' mu = r``, ``E_F d = residual``; None if the system is singular."""
-        d = self.factor.solve(r)
-        if d is None or len(self.E) == 0:
-            return None if d is None else (d, self.multiplier)
-        E = self.E[:, self.F]
-        W = [self.factor.solve(row) for row in E]
-        if any(w is None for w in W):
-            return None
+        d = self._solve_factor(r)
+        if len(self.E) == 0:
+            return d, self.multiplier
         # S mu = E A_FF^-1 r - residual with the Schur complement S = E A_FF^-1 E'
-        columns = np.array(W)
+        E = self.E[:, self.F]
+        columns = np.array([self._solve_factor(row) for row in E])
         S = columns @ E.T
         if not np.isfinite(S).all() or np.linalg.cond(S) > 1e10:
             return None
@@ -217,7 +221,7 @@ class PivotingState(QPState):
         """Iterative refinement with residuals in float64; False if these do not become small."""
         v, F, last = self.v, self.F, np.inf
         for k in range(max_steps + 1):
-            self.g = self.program.reduced(self.A @ v + self.b, self.multiplier)
+            self.g = self._gradient(v)
             if len(F) == 0:
                 return True
             size = float(np.abs(self.g[F] * self.weight[F]).max()) / self.scale
@@ -239,7 +243,7 @@ class PivotingState(QPState):
         v, g, side = self.v, self.g, self.side
         largest = float(np.abs(v / self.weight).max())
         slack_v = (1e-15 if coarse is None else coarse) * largest * self.weight
-        slack_g = (self.condition_tol if coarse is None else coarse) * self.scale / self.weight
+        slack_g = (FINE if coarse is None else coarse) * self.scale / self.weight
         bad = (side == 0) & ((v < -slack_v) | (v > self.upper + slack_v))
         bad |= (side < 0) & (g < -slack_g) & (self.upper > 0.0)
         bad |= (side > 0) & (g > slack_g)

@@ -14,10 +14,9 @@ from bregmat.base.tolerances import EPS, HALF_DIGITS, TINY, UNIT_ROUNDOFF
 from bregmat.engine.problem import Problem, Proof
 from bregmat.engine.status import Status
 from bregmat.quadratic.arguments import as_equality, as_upper, check_entries, no_rows
-from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
+from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate, QPState
 from bregmat.quadratic.equality import EqualityRows, nearest_feasible
 from bregmat.quadratic.free_set import FreeFactor
-from bregmat.quadratic.states import QPState
 
 PRECISE = 1e-10  # KKT residual below which a gap that is too large probably comes from rounding
 
@@ -99,6 +98,13 @@ class QuadraticProgram(Problem):
         """``1 / sqrt(A_ii)``, shape (n,), by which gradients are multiplied before they are compared; of the largest A_ii if A_ii = 0."""
         largest = float(self.diagonal.max()) or 1.0
         return 1.0 / np.sqrt(np.where(self.diagonal > TINY, self.diagonal, largest))
+
+    @cached_property
+    def least_sizes(self) -> tuple[float, float]:
+        """Sizes that are rounding beside the minima along single variables, ``|b_i| / A_ii``: times ``sqrt(A_ii)``, and alone."""
+        with np.errstate(all="ignore"):
+            alone = np.where(self.diagonal > 0, np.abs(self.b) / self.diagonal, 0.0)
+        return EPS * float((alone * self.root).max()), EPS * float(alone.max())
 
     def unit(self, h: np.ndarray, *, weighted: bool = False) -> float:
         """The largest relevant entry of the linear term b at the reduced gradient h, optionally times ``weights``; positive.
@@ -197,7 +203,7 @@ class QuadraticProgram(Problem):
         if not self.m:
             return self
         rows = EqualityRows.reduce(self, start)
-        return replace(self, E=rows.E, e=rows.e, rows=rows)
+        return replace(self, E=self.E[rows.kept] / rows.length[:, None], e=self.e[rows.kept] / rows.length, rows=rows)
 
     @property
     def whole(self) -> QuadraticProgram:
@@ -205,8 +211,6 @@ class QuadraticProgram(Problem):
         return self if self.rows is None else self.rows.whole
 
     # ---------------------------------------------------------------- for the iteration loop
-    certifies_cheaply = False  # a certificate costs several products with A
-
     def is_due(self, state: QPState, tol: float) -> bool:
         """False: exact methods are certified at their end only."""
         return False
@@ -224,7 +228,7 @@ class QuadraticProgram(Problem):
 
     def contradiction(self, state: QPState) -> Proof | None:
         """The proof that :meth:`conclude` has found."""
-        return None if state.ray is None else Proof(state.ray, np.flatnonzero(state.ray), Status.UNBOUNDED)
+        return None if state.ray is None else Proof(state.ray, status=Status.UNBOUNDED)
 
     def _ray(self, direction: np.ndarray) -> np.ndarray | None:
         """The direction d without its rounding if ``d >= 0``, ``A d = 0``, ``E d = 0``, ``b'd < 0`` up to rounding; else None."""
@@ -259,8 +263,7 @@ class QuadraticProgram(Problem):
             x, violation = (nearest, new) if new < violation else (x, violation)
         has_multiplier = len(state.multiplier) == self.m and not state.is_rough
         y = state.multiplier if has_multiplier else self.free_multiplier(x, self.gradient(x))
-        directions: Any = () if state.is_rough else self.rising_directions(x, state)
-        best = Evidence(self, x, y).certificate(directions, is_tolerant=True)
+        best = self._proven(x, y, state)
         if not state.is_rough:
             best = self._snapped(self._improved(best, state.tol), violation, state.tol)
             violation = violation if best.x is x else self.whole.row_violation(best.x)
@@ -273,17 +276,22 @@ class QuadraticProgram(Problem):
             upper=best.upper if violation <= HALF_DIGITS else np.inf,
         )
 
+    def _proven(
+        self, x: np.ndarray, multiplier: np.ndarray, state: QPState | None = None, *, precise: bool = False
+    ) -> QPCertificate:
+        """The certificate of a point and multipliers."""
+        directions = self.rising_directions(x, state)
+        return Evidence(self, x, multiplier, precise=precise).certificate(directions, is_tolerant=True)
+
     def _improved(self, best: QPCertificate, tol: float) -> QPCertificate:
         """Improve a certificate whose gap is above ``tol`` by multipliers with smaller violations and by extended precision."""
         x = best.x
         if self.m and not (best.gap <= tol and best.kkt_residual <= PRECISE):
-            y = self._repaired(x, best.equality_dual)
-            new = Evidence(self, x, y).certificate(self.rising_directions(x), is_tolerant=True)
+            new = self._proven(x, self._repaired(x, best.equality_dual))
             if new.gap < best.gap > tol or (new.gap <= max(best.gap, tol) and new.kkt_residual < best.kkt_residual):
                 best = new
         if not best.gap <= tol and best.kkt_residual <= PRECISE:
-            evidence = Evidence(self, x, best.equality_dual, precise=True)
-            new = evidence.certificate(self.rising_directions(x), is_tolerant=True)
+            new = self._proven(x, best.equality_dual, precise=True)
             best = new if new.gap < best.gap else best
         return best
 
@@ -295,7 +303,7 @@ class QuadraticProgram(Problem):
         near = np.where(x <= 1e-14 * max(float(x.max()), alone), 0.0, x)
         if np.array_equal(near, x) or self.whole.row_violation(near) > violation:
             return best
-        new = Evidence(self, near, best.equality_dual).certificate(self.rising_directions(near), is_tolerant=True)
+        new = self._proven(near, best.equality_dual)
         return new if new.objective < best.objective and new.gap <= max(best.gap, tol) else best
 
     def unproven(self, x: np.ndarray, *, lower: float, equality_dual: np.ndarray | None = None) -> QPCertificate:
@@ -314,8 +322,10 @@ class QuadraticProgram(Problem):
     def rising_directions(self, x: np.ndarray, state: QPState | None = None) -> Iterator[Direction]:
         """Directions w that raise reduced gradients which are too low by rounding: ``A_FF^-1`` of ``sqrt(A_ii)``, then others."""
         root = self.root
-        for w in () if state is None else state.rising():
-            yield w, None
+        if state is not None:
+            if state.is_rough:  # no solution: a certificate is not worth a factorisation
+                return
+            yield from ((w, None) for w in state.rising())
         yield x, None
         yield 1.0 / np.where(root > 0.0, root, np.inf), None
         # the free variables, and those with (almost) no reduced gradient

@@ -17,7 +17,7 @@ from bregmat.base.points import as_points, copied_to_host
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factored, Iterate, metric_coordinates
-from bregmat.engine.loop import Outcome, RunLog, solve
+from bregmat.engine.loop import Run, RunLog, solve
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.sharded.cluster import ClusterShards, is_client
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, get_attribute
@@ -108,7 +108,7 @@ def _solve(shards: Shards, settings: ShardSettings, coordinates: Coordinates, op
             "sharded constraints must be soft, since hard ones need a solver that holds all dual weights: give a finite slack_weight and "
             "weight, large where constraints have to hold nearly, or leave out executor and block_size."
         )
-    return problem.result(MatrixResult, _outcome(problem, options), coordinates)
+    return problem.result(MatrixResult, _run(problem, options), coordinates)
 
 
 def _problem(settings: ShardSettings, shards: Shards) -> NearestMatrix:
@@ -140,7 +140,7 @@ def _rows_of_kind(shard: ShardRows, kind: int) -> np.ndarray:
     return np.flatnonzero(shard.losses.kind == kind)
 
 
-def _outcome(problem: NearestMatrix, options: Options) -> Outcome:
+def _run(problem: NearestMatrix, options: Options) -> Run:
     solver = SampledNewton() if options.solver == "auto" else SOLVERS.resolve(options.solver)
     if solver.name != SampledNewton.name:
         raise TypeError(f"sharded constraints need solver='mirror_newton' or 'auto'; got {solver.name!r}.")

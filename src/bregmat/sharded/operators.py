@@ -149,17 +149,14 @@ class ShardedLosses:
         self.shards, self.groups = shards, groups
         self.has_hard = any(loss.is_hard for loss, _ in groups)
         self._losses = losses = Expression(get_attribute, "losses", SHARD) if expression is None else expression
-        self.bound, self.sense, self.gamma, self.hard = (
-            Column(shards, Expression(get_attribute, name, losses)) for name in ("bound", "sense", "gamma", "hard")
+        self.bound, self.sense, self.gamma, self.hard, self.curvature_at_bound = (
+            Column(shards, Expression(get_attribute, name, losses))
+            for name in ("bound", "sense", "gamma", "hard", "curvature_at_bound")
         )
-        # sums over all rows, and one number for each row
+        # sums over all rows
         self.value, self.value_rounding, self.conjugate_sum = (
             partial(self._sum, name) for name in ("value", "value_rounding", "conjugate_sum")
         )
-        self.strengths = partial(self._column, "strengths")
-
-    def _column(self, method: str, *args: Any) -> Any:
-        return Column(self.shards, Expression(call_method, method, self._losses, *args))
 
     def _sum(self, method: str, *args: Any) -> Any:
         return self.shards.reduce(Expression(call_method, method, self._losses, *args), operator.add)

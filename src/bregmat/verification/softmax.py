@@ -36,7 +36,11 @@ class _Claims:
         self.real = real = arithmetic(6.0 * n * m * d + 60.0 * d**3)
         self.Q, self.D = scores.queries.astype(real), scores.documents.astype(real)
         self.h, self.c = (np.broadcast_to(np.asarray(x, dtype=real), (n, m)) for x in (scores.share, scores.constant))
-        self.y, self.heat = np.asarray(problem["targets"], dtype=real), real(problem["temperature"])
+        y = np.asarray(problem["targets"], dtype=real)
+        self.y, self.heat = (
+            y / y.sum(axis=1, keepdims=True),
+            real(problem["temperature"]),
+        )  # their sums are 1 up to rounding
         self.gamma = np.broadcast_to(np.asarray(problem.get("weights", 1.0), dtype=real), (n,))
         self.divergence = DIVERGENCES.resolve(problem.get("divergence", "frobenius"))
         allowed = problem.get("allowed")
@@ -71,9 +75,11 @@ class _Claims:
             or (np.abs(P.sum(axis=1) - 1) > HALF_DIGITS).any()
         ):
             report.problem("the dual weights hold no distributions over the groups", Status.FEASIBLE)
-        P = np.where(self.allowed, np.maximum(P, 0), 0)
-        P /= P.sum(axis=1, keepdims=True)
-        mu = self.gamma[:, None] * (self.y - P)
+        # the change of P is computed by itself: beside the sums of P, which are 1, small multipliers would lose their digits
+        raised = np.where(self.allowed, np.maximum(P, 0), 0) - P
+        excess = (raised - mu / self.gamma[:, None]).sum(axis=1, keepdims=True)
+        change = (raised - P * excess) / (1 + excess)
+        P, mu = P + change, mu - self.gamma[:, None] * change
         entropy = self.heat * (self.gamma @ np.where(P > 0, P * np.log(np.where(P > 0, P, 1)), 0).sum(axis=1))
         gain, _, _ = least_of_lagrangian(self.divergence, np.ones(self.Q.shape[1], dtype=self.real), -self.adjoint(mu))
         return gain - (mu * self.c).sum() - entropy

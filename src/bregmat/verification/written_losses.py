@@ -35,7 +35,8 @@ class WrittenLosses:
             rows = np.flatnonzero(on & (L.kind == kind))
             if not len(rows):
                 continue
-            if loss.is_positive and loss.is_outside(p[rows].astype(float), L.bound[rows]).any():
+            least = -1e-12 * L.bound[rows] if loss.is_finite_at_zero else 0.0
+            if loss.is_positive and (p[rows].astype(float) <= least).any():
                 return np.inf
             scale = L.scale[rows].astype(p.dtype)
             q, c = p[rows] / scale, L.bound[rows] / scale
@@ -61,8 +62,8 @@ class WrittenLosses:
         """
         out, L = np.zeros_like(p), self.of_rows
         for kind, loss in enumerate(L.kinds):
-            on = np.flatnonzero((L.kind == kind) & (p < 0)) if loss.is_positive else ()
-            if len(on) and not loss.is_outside(np.zeros(len(on)), L.bound[on]).any():
+            if loss.is_positive and loss.is_finite_at_zero:
+                on = np.flatnonzero((L.kind == kind) & (p < 0))
                 out[on] = np.where(-p[on] <= allowed[on], -p[on], 0)
         return out
 

@@ -30,6 +30,7 @@ from bregmat_app.cli.options import (
     file,
     flag,
     folder,
+    named,
     names_in,
     number,
     option,
@@ -200,6 +201,9 @@ def retrieve(
         typer.Argument(metavar="RELEVANT", help=f"Right answers, see below: {TABLES}", show_default=False),
     ] = None,
     out: ModelOut = None,
+    prior: Annotated[
+        str, named("identity, covariance (both sides whitened by its inverse), or auto: chosen by held-out queries.")
+    ] = "auto",
     random_state: Annotated[int, number("Seed of the held-out queries.", min=0)] = 0,
     quiet: Quiet = False,
 ) -> int:
@@ -207,7 +211,7 @@ def retrieve(
     from bregmat_app.cli.retrieving import learn_retrieval
 
     check_outputs({"--out": out}, [queries, documents, relevant])
-    return learn_retrieval(queries, documents, relevant, out, seed=random_state, quiet=quiet)
+    return learn_retrieval(queries, documents, relevant, out, prior=prior, seed=random_state, quiet=quiet)
 
 
 @app.command(cls=Command)

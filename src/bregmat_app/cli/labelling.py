@@ -146,35 +146,32 @@ def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoin
     if not has_ids:
         sample_id = points.rows  # numbers of the rows that are left of the file
     names = [str(name) for name in (range(len(points.X)) if sample_id is None else sample_id.tolist())]
-    for remark in [*table.remarks(), *(table.unused(id_name, *shown, can_encode=False) if table.has_numbers else [])]:
+    for remark in [*table.remarks(), *(table.unused(id_name, *shown, can_encode=False) if points.names else [])]:
         warn(remark)
     texts = _texts(table, options, id_name)
     pictures = None
     if options.images is not None:
         pictures = pictures_in(options.images, _picture_names(table, names if has_ids else None))
-    if table.has_numbers:
-        found = MadeFeatures(np.asarray(points.X, dtype=np.float64), points.names, "")
+    if points.names:
+        found = MadeFeatures(np.asarray(points.X, dtype=np.float64), points.names)
     else:
         found = picture_features(pictures or []) if texts is None else text_features(texts)
     return LabelPoints(
         title=path.name,
-        X=found.X,
-        features=found.names,
         names=names,
         texts=texts,
         pictures=pictures,
         classes=_classes(table),
         sample_id=sample_id,
-        made=found.made,
+        **vars(found),
     )
 
 
 def _read_folder(folder: Path) -> LabelPoints:
     """Read the pictures of a folder, which have the names of their files."""
     pictures = pictures_of(folder)
-    found, names, title = picture_features(pictures), [path.name for path in pictures], folder.resolve().name
-    ids = np.array(names)
-    return LabelPoints(title, found.X, found.names, names, pictures=pictures, sample_id=ids, made=found.made)
+    names, made = [path.name for path in pictures], vars(picture_features(pictures))
+    return LabelPoints(folder.resolve().name, names=names, pictures=pictures, sample_id=np.array(names), **made)
 
 
 def _texts(table: PointTable, options: PageOptions, id_name: str | None) -> list[str] | None:

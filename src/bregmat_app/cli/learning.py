@@ -226,7 +226,7 @@ def _print(task: LearnInput, learner: Any, out: Path | None, summary: Sequence[S
         console.print(show.summary_table(summary))
     has_hard = is_any_hard(learner, learner.constraints_)
     row = settings_row(learner, has_labels=task.labels is not None)
-    console.print(show.certificate_table(learner.result_, has_hard=has_hard, more=[row]))
+    console.print(show.name_value_table([*learner.result_.certificate_rows(has_hard), row]))
     if out is not None:
         show.wrote("model", out)
 

@@ -41,7 +41,6 @@ class PointTable:
     points: Points
     options: ColumnOptions
     left_out: Mapping[str, str]
-    has_numbers: bool = True  # else no column is a feature
 
     def label_values(self) -> Any:
         """Return the cells of the column of labels, or the content of their file for the rows that are left."""
@@ -104,7 +103,7 @@ def read_table(path: Path, options: ColumnOptions, *others: str, may_lack_number
         if not may_lack_numbers:
             raise
         points = read_points(path, **_reading_arguments(options, *others, has_features=False))
-        return PointTable(points, options, {}, has_numbers=False)
+        return PointTable(points, options, {})
 
 
 def _read_features(path: Path, options: ColumnOptions, others: Sequence[str]) -> PointTable:

@@ -161,8 +161,8 @@ class MadeFeatures:
     """Features (n, d), their names, and what they were made by, in words."""
 
     X: np.ndarray
-    names: Sequence[str]
-    made: str
+    features: Sequence[str]
+    made: str = ""
 
 
 @on_one_blas_thread  # the same bits whatever the number of threads

@@ -1,7 +1,5 @@
 """A session of the page: journal, answers, metric, map, downloads. Every change goes through :meth:`Session.say`; the rest is data."""
 
-import csv
-import io
 import json
 import tempfile
 import threading
@@ -16,6 +14,7 @@ import numpy as np
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save, write_constraints
+from bregmat.io.texts import pandas_package
 from bregmat_app.label.answers import Answer, Answers, rows_of
 from bregmat_app.label.clusters import Clusters, agreement, find_clusters
 from bregmat_app.label.groups import MOST_CLASSES, Groups, Links
@@ -220,10 +219,6 @@ class Session:
             found.append({"key": one.key, "name": one.name, "size": size, "given": len(given), "first": given[:1]})
         return found
 
-    def is_current(self, state: SessionState) -> bool:
-        """Tell whether no answer has come since this state."""
-        return state.version == self.version
-
     def clusters(self, state: SessionState, groups: Groups | None = None) -> Clusters:
         """Return the cluster of each point, by the groups of the state or by others."""
         mapped, first = self.learning.X @ state.learned.map, state.learned.space.first
@@ -289,11 +284,7 @@ def exported(session: Session, state: SessionState, name: str) -> bytes:
     if name == "labels.json":
         return json.dumps(session.labels(state), indent=1, ensure_ascii=False).encode()
     if name == "labels.csv":
-        labels, text = session.labels(state), io.StringIO(newline="")
-        table = csv.DictWriter(text, list(labels[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(labels)
-        return text.getvalue().encode()
+        return pandas_package().DataFrame(session.labels(state)).to_csv(index=False, lineterminator="\n").encode()
     if state.learned.rows is None:
         raise ValueError("there are no answers yet, so there is nothing to download")
     points, rows = session.points, state.learned.rows.constraints

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from bregmat.base.html import SummaryRow
+from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.linear_maps import inverse_deviations
@@ -86,6 +86,9 @@ class ReportData:
             raise ValueError(f"no matrix was learned, so there is nothing to report: {self.result.proof_text()}")
         if self.sample_id is not None and len(np.asarray(self.sample_id)) != (n := np.shape(self.X)[0]):
             raise ValueError(f"sample_id must have one entry per row of X, {n}; got {len(np.asarray(self.sample_id))}.")
+        for row in self.summary:
+            if len(row) != (k := 1 + len(SUMMARY_COLUMNS)):
+                raise ValueError(f"a row of summary must have {k} entries, a name and {k - 1} values; got {row!r}.")
 
     @cached_property
     def points(self) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from bregmat.applications.correlation.problem import CorrelationCertificate
 from bregmat.base.linalg import eigh, eigvalsh
 from bregmat.base.threads import take_interrupt
-from bregmat.engine.loop import Outcome, RunLog
+from bregmat.engine.loop import Run, RunLog
 from bregmat.engine.status import ExitReason
 
 STEPS = 4000  # default limit on the steps of both searches together
@@ -52,7 +52,7 @@ class FactorSearch:
 
     Parameters
     ----------
-    convex : Outcome
+    convex : Run
         Of the problem without a rank, whose bound is used and whose log is continued.
     C : ndarray, shape (n, n)
     rank : int
@@ -64,7 +64,7 @@ class FactorSearch:
         Whether to find ``L L' + D`` with so many factors, which has a bound of its own.
     """
 
-    convex: Outcome
+    convex: Run
     C: np.ndarray
     rank: int
     max_iter: int | None
@@ -79,7 +79,7 @@ class FactorSearch:
         self.least = self.size * self._cost(self.best)[0]
         self.limit = STEPS if self.max_iter is None else self.max_iter
 
-    def outcome(self) -> Outcome:
+    def joined(self) -> Run:
         """The best matrix of both searches, or the first start if the convex problem was stopped, with the larger bound."""
         reason, tol = self.convex.exit_reason, self.convex.tol
         if self.has_variances:
@@ -94,7 +94,7 @@ class FactorSearch:
         np.fill_diagonal(X, 1.0)
         proof = replace(self.proof, objective=self.least, upper=self.least, max_violation=0.0, X=X, factor=L)
         name = f"{self.convex.solver} + factor_descent"
-        return self.log.outcome(proof, tol, reason, name, self.convex.n_iter + self.n_iter, by_own_rule=True)
+        return Run(self.log, proof, tol, reason, name, self.convex.n_iter + self.n_iter, by_own_rule=True)
 
     def run(self) -> ExitReason:
         """Search from the nearest matrix without a rank, then from C; return why the search ended."""

@@ -122,7 +122,7 @@ def balanced_cut(
     methods: list[type[CentralPath | LowRank]] = [] if is_small else [LowRank]
     if is_small or work.size <= FALLBACK:
         methods.append(CentralPath)
-    outcome = search.run(methods, MAX_ITER if max_iter is None else int(max_iter), log)
+    run = search.run(methods, MAX_ITER if max_iter is None else int(max_iter), log)
     labels = work.balance.labels(search.best.x)
     imbalance = work.balance.imbalance(labels)
-    return compose(CutResult, outcome, labels=labels, imbalance=imbalance, relaxation_bound=search.bound)
+    return compose(CutResult, run, labels=labels, imbalance=imbalance, relaxation_bound=search.bound)

@@ -12,7 +12,7 @@ from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
 from bregmat.base.threads import seconds_left, time_limit
-from bregmat.engine.loop import ENDED, Outcome, RunLog, repeat
+from bregmat.engine.loop import ENDED, Run, RunLog, repeat
 from bregmat.engine.problem import Certificate
 from bregmat.engine.status import ExitReason, Status
 
@@ -49,7 +49,7 @@ class CutSearch:
             for sign in (1.0, -1.0)[: 1 + graph.balance.n_terminal]:
                 self.best.offer(sign * vector)
 
-    def run(self, methods: Sequence[type[CentralPath | LowRank]], max_iter: int, log: RunLog) -> Outcome:
+    def run(self, methods: Sequence[type[CentralPath | LowRank]], max_iter: int, log: RunLog) -> Run:
         """Solve the relaxation by one method and, if that fails, by the next one.
 
         Parameters
@@ -73,7 +73,7 @@ class CutSearch:
             with np.errstate(all="ignore"), time_limit(0.0 if reason is ExitReason.TIME else np.inf):
                 self.measure(reason is ExitReason.TIME)
         name = " + ".join(names) if log.before else "certificate of the cut"
-        return log.outcome(self.certificate(), self.tol, reason, name, log.before, by_own_rule=True)
+        return Run(log, self.certificate(), self.tol, reason, name, log.before, by_own_rule=True)
 
     def certificate(self) -> Certificate:
         """The best cut and the best bound; the unit of the gap is the cut, because weights have no natural size."""

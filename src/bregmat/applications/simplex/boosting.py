@@ -10,7 +10,7 @@ import numpy as np
 
 from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
-from bregmat.engine.loop import RunLog, compose, repeat, returns_result
+from bregmat.engine.loop import Run, RunLog, compose, repeat, returns_result
 from bregmat.engine.problem import Certificate
 from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import ExitReason, Record, Status
@@ -93,16 +93,15 @@ def boost_hypotheses(
     method = AdaBoost((H * y[:, None]).T[:, used], log_first)
     reason, _ = repeat(method, int(n_steps), log)
     tol = 1e-300  # of the gap, which does not end the run
-    outcome = log.outcome(
-        method.certificate(), tol, reason, "definite_boost", len(method.steps), by_own_rule=method.is_finished
-    )
+    certificate, own_rule = method.certificate(), method.is_finished
+    run = Run(log, certificate, tol, reason, "definite_boost", len(method.steps), by_own_rule=own_rule)
     T = log_first - method.weights @ method.A
     sample_weights = np.zeros(len(y))
     sample_weights[used] = np.exp(T - log_sum(T))
     rows, steps, log_losses, log_bounds = np.array(method.steps).reshape(-1, 4).T
     return compose(
         BoostResult,
-        outcome,
+        run,
         weights=method.weights,
         sample_weight=sample_weights,
         rows=rows.astype(int),

@@ -129,13 +129,13 @@ def nearest_distribution(
     if total is not None:
         check_positive("total", total, finite=True)
     problem, support = NearestDistribution.build(prior, A, b, sense, total)
-    outcome = solve(problem, method, tol=tol, max_iter=max_iter, log=log)
-    proof = outcome.certificate
+    run = solve(problem, method, tol=tol, max_iter=max_iter, log=log)
+    proof = run.certificate
     x = np.zeros(len(support))
     x[support] = np.exp(proof.logx)
     return compose(
         DistributionResult,
-        outcome,
+        run,
         x=x,
         dual=proof.dual / problem.factor,
         values=proof.values * problem.factor,

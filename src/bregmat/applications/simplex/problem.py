@@ -211,11 +211,6 @@ class NearestDistribution(Problem):
         return H * np.multiply.outer(self.sign[rows], self.sign[rows])
 
     # ------------------------------------------------------------------ certificates
-    @property
-    def certifies_cheaply(self) -> bool:
-        """A certificate first restores violated rows by Newton's method."""
-        return False
-
     def certify(self, state: DistributionState) -> DistributionCertificate:
         """The certificate of a state's vector and dual weights; violated rows are restored first, if that succeeds."""
         logx, p, mu = state.logx, state.p, state.mu

@@ -122,11 +122,11 @@ def softmax_metric(
     D = DIVERGENCES.resolve(divergence)
     problem = SoftmaxGroups(inside, targets, weights, temperature, allowed, D)
     solver = SemismoothNewton() if D.takes_indefinite else MirrorSteps()
-    outcome = solve(problem, solver, tol=tol, max_iter=max_iter, start=start, log=log)
+    run = solve(problem, solver, tol=tol, max_iter=max_iter, start=start, log=log)
     return compose(
         SoftmaxResult,
-        outcome,
-        last=outcome.state.point.iterate,
+        run,
+        last=run.state.point.iterate,
         coordinates=Coordinates(None, problem.t0, span=span, identity=True, is_finite=True),
         violation=np.zeros(0),
     )
