@@ -168,7 +168,7 @@ def nearest_correlation(
     run = _solved(problem, **limits)
     if rank is not None:
         rank = int(rank)
-        run = FactorSearch(run, matrix.C, rank, max_iter, limits["log"]).joined()
+        run = FactorSearch(run, matrix.C, rank, max_iter).continued()
     return _result_of(run, matrix, problem.entries.rows, low, divergence=D.name, rank=rank)
 
 
@@ -246,7 +246,7 @@ def factor_correlation(
     n_factors = int(n_factors)
     problem = CorrelationProblem.frobenius(matrix.C, Entries.of_diagonal(n))
     convex = _solved(problem, tol=tol, max_iter=max_iter, log=log)
-    run = FactorSearch(convex, matrix.C, n_factors, max_iter, log, has_variances=True).joined()
+    run = FactorSearch(convex, matrix.C, n_factors, max_iter, has_variances=True).continued()
     return _result_of(run, matrix, problem.entries.rows, n_factors=n_factors)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from bregmat.applications.correlation.problem import CorrelationCertificate
 from bregmat.base.linalg import eigh, eigvalsh
 from bregmat.base.threads import take_interrupt
-from bregmat.engine.loop import Run, RunLog
+from bregmat.engine.loop import Run
 from bregmat.engine.status import ExitReason
 
 STEPS = 4000  # default limit on the steps of both searches together
@@ -59,7 +59,6 @@ class FactorSearch:
         From 1 to n.
     max_iter : int or None
         Limit on the steps of both searches together.
-    log : RunLog
     has_variances : bool
         Whether to find ``L L' + D`` with so many factors, which has a bound of its own.
     """
@@ -68,19 +67,19 @@ class FactorSearch:
     C: np.ndarray
     rank: int
     max_iter: int | None
-    log: RunLog
     has_variances: bool = False
     n_iter: int = 0
 
     def __post_init__(self) -> None:
         self.proof: CorrelationCertificate = self.convex.certificate
+        self.log = self.convex.log
         self.size = max(1.0, float(np.abs(self.C).sum(axis=1).max()))  # unit of the objective and its gradient
         self.best = self._start(self.proof.X)
         self.least = self.size * self._cost(self.best)[0]
         self.limit = STEPS if self.max_iter is None else self.max_iter
 
-    def joined(self) -> Run:
-        """The best matrix of both searches, or the first start if the convex problem was stopped, with the larger bound."""
+    def continued(self) -> Run:
+        """The run with the best matrix of both searches, or with the first start if the convex problem was stopped."""
         reason, tol = self.convex.exit_reason, self.convex.tol
         if self.has_variances:
             bound = factor_bound(self.C, self.rank)
