@@ -50,16 +50,7 @@ class CutSearch:
                 self.best.offer(sign * vector)
 
     def run(self, methods: Sequence[type[CentralPath | LowRank]], max_iter: int, log: RunLog) -> Run:
-        """Solve the relaxation by one method and, if that fails, by the next one.
-
-        Parameters
-        ----------
-        methods : sequence of type
-            In order.
-        max_iter : int
-            Limit on the steps of all methods together.
-        log : RunLog
-        """
+        """Solve the relaxation by one method and, if that fails, by the next one, with at most ``max_iter`` steps of all together."""
         names: list[str] = []
         for make in methods:
             self.make, self.is_stalled, self.is_solved = make, False, False

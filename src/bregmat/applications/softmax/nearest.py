@@ -126,7 +126,7 @@ def softmax_metric(
     return compose(
         SoftmaxResult,
         run,
-        last=run.state.point.iterate,
+        last=run.state.iterate,
         coordinates=Coordinates(None, problem.t0, span=span, identity=True, is_finite=True),
         violation=np.zeros(0),
     )
