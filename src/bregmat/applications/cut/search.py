@@ -106,10 +106,13 @@ class CutSearch:
     # ------------------------------------------------------------------ cuts and bounds
     def round(self, method: CentralPath | LowRank, times: int) -> None:
         """Cut by up to ``times`` random hyperplanes, until the bound is reached, none are left or the time is over."""
+        balance = self.graph.balance
         for _ in range(min(times, self.n_roundings)):
             if self.is_proven or (np.isfinite(self.best.value) and seconds_left() < 0):
                 return
-            self.best.offer(self.graph.balance.oriented(method.sample()))
+            scores = method.sample()
+            is_turned = balance.n_terminal and scores[len(balance.weights)] < 0.0
+            self.best.offer(-scores if is_turned else scores)  # the terminal is on side 1
             self.n_roundings -= 1
 
     @property
