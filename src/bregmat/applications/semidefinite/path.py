@@ -165,7 +165,7 @@ class _NewtonSystem:
 
         The products are computed row by row. Where rows nearly cancel in a sum, the matrix of the system has lost their difference.
         """
-        most_steps = 50  # a few are enough, unless rows nearly cancel or the proximal term is large beside the system
+        most_steps = 50  # a few are enough, unless rows nearly cancel; 5 were too few for a correlation matrix with many fixed entries
         P, shift, rhs = self.scaled, self.ratio + self.scaled.relaxation, self.scale * rhs
 
         def product(y: np.ndarray) -> np.ndarray:
