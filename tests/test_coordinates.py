@@ -201,7 +201,7 @@ def test_touched_samples_are_among_the_points():
 def test_terms_have_positions_among_the_touched_points():
     rows = Constraints.sq_distance([0, 9], [4, 2], 1.0, "<=") + Constraints.diagonal([1.0], 4)
     assert (rows.terms().a.tolist(), rows.terms().b.tolist()) == ([0, 9, 4], [4, 2, 4])
-    t = rows.terms(rows.touched(10))
+    t = rows.terms().among(rows.touched(10))
     assert (t.a.tolist(), t.b.tolist()) == ([0, 3, 2], [2, 1, 2])
     assert t.a.dtype == t.b.dtype == np.int32
 

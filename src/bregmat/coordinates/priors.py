@@ -391,7 +391,7 @@ class Coordinates:
         """
         n = self.base.shape[0]
         touched = constraints.touched(n)
-        terms = constraints.terms(touched)
+        terms = constraints.terms() if touched is None else constraints.terms().among(touched)
         # whether only differences of points matter: a shift of all points changes nothing
         invariant = not constraints.is_whole.any() and bool((terms.sign == -1).all())
         points = self.base if touched is None or len(touched) == n else self.base[touched]
