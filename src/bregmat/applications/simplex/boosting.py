@@ -115,14 +115,8 @@ def boost_hypotheses(
 class AdaBoost:
     """The hypothesis with the largest edge, and the step that minimises the bound of Theorem 4.1 (Tsuda 2004).
 
-    It minimises the exponential loss ``sum_i w1_i exp(-margin_i)``, ``margin = A' weights``, which is bounded below by 0.
-
-    Parameters
-    ----------
-    A : ndarray or csr_array, shape (n, d)
-        ``y_i H_ij``.
-    log_first : ndarray, shape (d,)
-        Logarithms of the first weights of the examples, w1.
+    It minimises the exponential loss ``sum_i w1_i exp(-margin_i)``, which is bounded below by 0. ``margin = A' weights`` with the rows
+    ``A_ji = y_i H_ij``, shape (n, d), and ``log_first`` holds the logarithms of the first weights w1 of the examples, shape (d,).
     """
 
     def __init__(self, A: Any, log_first: np.ndarray) -> None:
