@@ -6,7 +6,7 @@ one form.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,6 @@ class Terms:
     b: np.ndarray
     sign: np.ndarray
     coef: np.ndarray
-
-    def among(self, points: np.ndarray) -> Terms:
-        """The same with positions in ``points`` (n,), the ascending row numbers of all samples that are named."""
-        place = np.empty(int(points[-1]) + 1, dtype=np.int32)
-        place[points] = np.arange(len(points), dtype=np.int32)
-        return replace(self, a=place[self.a], b=place[self.b])
 
     def values(self, G: Any, c: int) -> tuple[np.ndarray, np.ndarray]:
         """Values of the c rows at points G (n, r), and the sums of the squared norms of their points; 0 without terms."""
