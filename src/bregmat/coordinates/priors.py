@@ -390,8 +390,11 @@ class Coordinates:
         Returns the coordinates, the operator, and the errors of its rows.
         """
         n = self.base.shape[0]
-        touched = constraints.touched(n)
-        terms = constraints.terms(touched)
+        touched, terms = constraints.touched(n), constraints.terms()
+        if touched is not None:  # positions among the touched points
+            place = np.empty(int(touched[-1]) + 1, dtype=np.int32)
+            place[touched] = np.arange(len(touched), dtype=np.int32)
+            terms = replace(terms, a=place[terms.a], b=place[terms.b])
         # whether only differences of points matter: a shift of all points changes nothing
         invariant = not constraints.is_whole.any() and bool((terms.sign == -1).all())
         points = self.base if touched is None or len(touched) == n else self.base[touched]
