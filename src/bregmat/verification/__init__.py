@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.threads import STEERING
 from bregmat.certificates.result import MatrixResult
-from bregmat.engine.loop import STEERING
 from bregmat.engine.result import Result
 from bregmat.nearest import is_for_blocks
 from bregmat.verification.correlations import CorrelationVerifier, ShrinkVerifier
