@@ -446,6 +446,15 @@ def test_rays_contradictions_and_hulls(rng):
     assert verify(replace(entries, dual=-entries.dual), **arguments).status is Status.UNKNOWN
 
 
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_null_vectors_that_are_not_finite_are_not_confirmed(value):
+    """The singular value decomposition of such numbers raised a LinAlgError."""
+    arguments = {"C": np.ones((3, 3)), "fixed": np.ones((3, 3), dtype=bool)}
+    result = bregmat.nearest_correlation(**arguments)
+    assert result.null_space is not None and verify(result).holds
+    assert not verify(replace(result, null_space=np.full_like(result.null_space, value)), **arguments).holds
+
+
 def test_every_class_of_results_has_a_verifier_for_all_of_its_statuses():
     """UNBOUNDED and INFEASIBLE are refused unless the verifier of the class checks their proofs."""
     public = {x for x in map(partial(getattr, bregmat), bregmat.__all__) if isinstance(x, type)}

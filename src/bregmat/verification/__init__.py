@@ -100,6 +100,8 @@ def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
     try:
         with np.errstate(all="ignore"):
             verifier(problem, result).run(report)
+    except np.linalg.LinAlgError as error:
+        report.unchecked.append(f"numbers are too large or not finite: {error}")
     except MissingArguments as missing:
         if arguments:
             raise
