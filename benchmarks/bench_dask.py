@@ -26,7 +26,7 @@ from bregmat.sharded.local import LocalShards
 from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.operators import ShardedOperator
 from bregmat.sharded.shard_rows import ShardSettings
-from bregmat.sharded.sources import lazy_constraints
+from bregmat.sharded.sources import constraint_sources
 
 MOST_MS = 25.0  # that a step on the cluster may take longer
 
@@ -49,7 +49,7 @@ def steps(client: Client, rank: int, pairs: int, shards: int, turns: int) -> lis
     X, C = problem(2000, rank, pairs)
     block_size = -(-pairs // shards)
     settings = ShardSettings.of(sharded_coordinates(X, None, LogDet()), LogDet(), None, 1.0, block_size)
-    sources = lazy_constraints(C).shards(block_size)
+    sources = constraint_sources(C, block_size)
     here, there = LocalShards(settings, sources, X), ClusterShards(settings, sources, X, client)
     operators = [ShardedOperator(shards, rank) for shards in (here, there)]
     columns = [op.values_diagonal(None) for op in operators]

@@ -1164,6 +1164,7 @@ COMMANDS = {
             "documents": FILES,
             "relevant": FILES,
             "--out": {"absent/m.bm": "absent"},
+            "--prior": NAMES,
             "--random-state": COUNTS,
         },
         free=("--quiet",),

@@ -26,6 +26,7 @@ from bregmat import (
 )
 from bregmat.constraints.relations import RELATIONS as REGISTRY
 from bregmat.objective.losses import ItakuraSaito, RelativeEntropy
+from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
 from bregmat.operators.linear_maps import PairGraph, RankOneRows
 from bregmat.solvers.base import SOLVERS as SOLVER_CLASSES
@@ -44,6 +45,13 @@ LOSSES = {
     SquaredHinge(): lambda p, b, scale: formulas.HALF_SQUARE[0](p / scale, b / scale),
     PseudoHuber(): lambda p, b, scale: np.sqrt(1 + ((p - b) / scale) ** 2) - 1,
 }
+
+
+def equalities(loss, b, g, scale) -> RowLosses:
+    """Rows of one scalar loss with bounds, weights and scales (c,), both sides of which count."""
+    none = np.zeros(len(b), np.int8)
+    return RowLosses(b, none, g, scale, (loss,), none)
+
 
 # value of a relation between samples, for every registered one without matrices
 RELATIONS = formulas.ROWS | {

@@ -6,6 +6,7 @@ from scipy.optimize import brentq
 from bregmat import SquaredHinge
 from bregmat._kernels.arrays import OuterRows, RowBounds
 from bregmat.objective.losses import Hard, ItakuraSaito, RelativeEntropy
+from cases import equalities
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}  # sums of some tens of products of numbers around 1
 SLACK = (
@@ -57,8 +58,14 @@ def row(name, b, *, sense=0, gamma=1.0, scale=1.0, mu=0.0, unit=1.0):
     return CODES[name], sense, b, gamma, scale, mu, unit
 
 
+def losses(name, b, gamma, scale):
+    """Rows of one loss, both sides of which count; the slacks of divergences have scale 1."""
+    full = [np.full(len(b), x, dtype=float) for x in (gamma, scale if name == "squared_hinge" else 1.0)]
+    return equalities(COMPILED[name], b, *full)
+
+
 def relaxed(name, b, gamma, scale, mu):
-    return float(COMPILED[name].relaxed(np.array([mu]), np.array([b]), gamma, scale)[0][0])
+    return float(losses(name, np.array([b]), gamma, scale).relaxed(np.array([mu]))[0][0])
 
 
 def root(f, low, high):

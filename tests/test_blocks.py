@@ -29,6 +29,17 @@ def test_bad_points_and_labels_are_named(data):
         MetricLearner().fit(X, np.where(y == "a", -1, 1), block_size=100)
 
 
+@pytest.mark.parametrize("kind", [list, np.ma.array])
+def test_unknown_labels_are_those_of_memory(data, kind):
+    X, y = data
+    unknown = np.arange(len(y)) % 7 == 0
+    names = [np.nan if skipped else str(name) for skipped, name in zip(unknown, y)]
+    labels = names if kind is list else np.ma.array(np.unique(y, return_inverse=True)[1], mask=unknown)
+    settings = {"strategy": "random", "prior": "identity", "slack_weight": 1.0, "random_state": 0}
+    whole, blocks = (MetricLearner(**settings).fit(X, labels, **how).constraints_ for how in ({}, {"block_size": 150}))
+    assert np.array_equal(blocks.index, whole.index) and not np.isin(blocks.index, np.flatnonzero(unknown)).any()
+
+
 # ---------------------------------------------------------------------- metrics
 DRAWS = (
     {"strategy": "random"},

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -192,6 +193,23 @@ def test_labels_that_are_values(bregmat, tmp_path):
     again = MetricLearner(random_state=3).fit(X, target)
     assert np.allclose(load("m").get_mahalanobis_matrix(), again.get_mahalanobis_matrix(), rtol=1e-6)
     assert "4-NN R²" in (tmp_path / "r.html").read_text("utf-8")
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_file(bregmat, points, tmp_path, monkeypatch):
+    given = ("learn", points, "--labels", "kind", "--folds", "0", "--report", "report.html")
+    (tmp_path / "report.html").write_text("old")
+
+    def fail(*_):
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", fail)
+        done = bregmat(*given)
+    assert done.exit_code == 2 and "no space" in done.stderr
+    assert (tmp_path / "report.html").read_text() == "old"
+    assert bregmat(*given).exit_code == 0
+    assert (tmp_path / "report.html").read_text("utf-8").rstrip().endswith("</html>")
+    assert not [path for path in tmp_path.iterdir() if "tmp" in path.suffix]
 
 
 def test_values_with_decimal_commas(bregmat, tmp_path):
@@ -931,6 +949,19 @@ def test_transform_takes_columns_by_name(bregmat, model, points, tmp_path):
     assert np.array_equal(np.load("bare_new.npy"), np.load("new.npy"))
 
 
+def test_transform_writes_decimal_commas_where_they_were_read(bregmat, model, points, tmp_path):
+    """In features and in numbers beside them, with separators that are no commas."""
+    data = read_points(points)
+    frame = pd.DataFrame(data.X, columns=list("abcd")).assign(id=data.columns["id"])
+    for name, separator in (("comma.csv", ";"), ("comma.tsv", "\t")):
+        frame.to_csv(name, sep=separator, decimal=",", index=False)
+        assert bregmat("transform", model, name, "--out", f"new_{name}").exit_code == 0
+        new = pd.read_csv(f"new_{name}", sep=separator, decimal=",")
+        assert list(new.columns) == ["id", "c0", "c1", "c2", "c3"]
+        assert np.array_equal(new[["c0", "c1", "c2", "c3"]], load(model).transform(data.X))
+        assert np.array_equal(read_points(f"new_{name}").X, load(model).transform(data.X))
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [(["a", "b", "c", "e"], "other.csv: no column 'd'"), (["a", "b"], "other.csv: no column 'c'")],
@@ -1124,7 +1155,7 @@ def test_measurements_of_the_identity(data):
     held_out = measure.held_out_neighbours(fit, X, labels, 4, 2)
     name, before, _, after = held_out.summary_row()
     assert name == "4-NN accuracy, 2 x 4-fold" and before == after
-    assert before == f"{held_out.accuracy[0]:.3f} ± {held_out.spread[0]:.3f}"
+    assert before == f"{held_out.accuracy[0]:.3f} ± {held_out.scores[:, 0].std(ddof=1):.3f}"
     assert held_out.best_without == 1 or held_out.compared() == (0, 8, 0)
     assert len(seen) == 8 and not any(np.isin([0, 40], rows).any() for rows in seen)
     _, before, _, after = measure.k_means_nmi((X, measure.scaled(X), X), labels)

@@ -45,6 +45,17 @@ def test_row_i_answers_row_i_without_a_third_file(retrieve):
     assert retrieve("queries.csv", "answers.npy", "-q").exit_code == 0
 
 
+def test_the_prior_is_an_option(retrieve):
+    np.save("answers.npy", np.load("documents.npy")[:40])
+    for prior in ("identity", "covariance"):
+        done = retrieve("queries.csv", "answers.npy", "-q", "--prior", prior, "--out", f"{prior}.bm")
+        assert done.exit_code == 0 and load(f"{prior}.bm").prior == prior
+    done = retrieve("queries.csv", "answers.npy", "--prior", "variance")
+    assert (
+        done.exit_code == 2 and "--prior must be one of 'auto', 'identity', 'covariance'; got 'variance'" in done.output
+    )
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

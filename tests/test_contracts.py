@@ -32,6 +32,7 @@ from cases import (
     SOFT_SOLVERS,
     SOLVERS,
     dense,
+    equalities,
     random_pairs,
     scalar,
 )
@@ -185,44 +186,47 @@ class TestDerivedFormulas:
 # ---------------------------------------------------------------- losses
 @pytest.mark.parametrize("loss", LOSSES, ids=by_name)
 class TestLoss:
-    b, g, scale = np.array([0.5, 1.0, 3.0]), np.array([0.2, 1.0, 10.0]), np.array([2.0, 1.0, 0.7])
+    b, g = np.array([0.5, 1.0, 3.0]), np.array([0.2, 1.0, 10.0])
 
-    def one(self, loss, k, p):
-        return loss.value(np.array([p]), self.b[[k]], self.g[[k]], self.scale[[k]])
+    def scale(self, loss):
+        return np.ones(3) if loss.is_positive else np.array([2.0, 1.0, 0.7])
+
+    def all_rows(self, loss):
+        return equalities(loss, self.b, self.g, self.scale(loss))
 
     @pytest.mark.parametrize("factor", [0.3, 0.9, 1.0, 1.2, 20.0])
     def test_value_and_derivatives(self, loss, factor):
-        p = factor * self.b
-        total = sum(self.g * LOSSES[loss](p, self.b, self.scale))
-        assert loss.value(p, self.b, self.g, self.scale) == pytest.approx(total, rel=1e-12, abs=1e-14)
-        first, second = loss.derivatives(p, self.b, self.g, self.scale)
+        p, L = factor * self.b, self.all_rows(loss)
+        total = sum(self.g * LOSSES[loss](p, self.b, self.scale(loss)))
+        assert L.value(p) == pytest.approx(total, rel=1e-12, abs=1e-14)
+        first, second = L.derivatives(p)
         for k in range(3):
-            assert first[k] == pytest.approx(slope(lambda s, k=k: self.one(loss, k, s), p[k]), rel=1e-6, abs=1e-8)
+            one = L.restrict([k])
+            assert first[k] == pytest.approx(slope(lambda s, L=one: L.value(np.array([s])), p[k]), rel=1e-6, abs=1e-8)
             assert second[k] == pytest.approx(
-                slope(
-                    lambda s, k=k: loss.derivatives(np.array([s]), self.b[[k]], self.g[[k]], self.scale[[k]])[0][0],
-                    p[k],
-                ),
-                rel=1e-6,
+                slope(lambda s, L=one: L.derivatives(np.array([s]))[0][0], p[k]), rel=1e-6
             )
+        assert np.allclose(L.curvature_at_bound, L.derivatives(self.b)[1], **EXACT)
 
     @pytest.mark.parametrize("share", [-2.0, -0.3, 0.0, 0.3, 0.9])
     def test_conjugate_and_relaxed_bound(self, loss, share):
         """xi(mu) is where the loss has slope mu, so the conjugate is mu xi - loss(xi) and its derivative is xi."""
-        low, high = loss.slope_range(self.b, self.g, self.scale)
+        L = self.all_rows(loss)
+        low, high = L.dual_box
         mu = np.maximum(share * np.minimum(high, self.g), 0.95 * low)
-        xi, rate = loss.relaxed(mu, self.b, self.g, self.scale)
-        assert np.allclose(loss.derivatives(xi, self.b, self.g, self.scale)[0], mu, rtol=1e-10, atol=1e-12)
-        assert np.allclose(rate * loss.derivatives(xi, self.b, self.g, self.scale)[1], 1.0, rtol=1e-10)
-        each = [self.one(loss, k, xi[k]) for k in range(3)]
-        assert np.allclose(loss.conjugate(mu, self.b, self.g, self.scale), mu * xi - each, rtol=1e-10, atol=1e-12)
+        xi, rate = L.relaxed(mu)
+        first, second = L.derivatives(xi)
+        assert np.allclose(first, mu, rtol=1e-10, atol=1e-12)
+        assert np.allclose(rate * second, 1.0, rtol=1e-10)
+        each = [L.restrict([k]).value(xi[[k]]) for k in range(3)]
+        assert np.allclose(L.conjugate(mu), mu * xi - each, rtol=1e-10, atol=1e-12)
 
     def test_ceiling_is_the_supremum_of_the_slope(self, loss):
-        ceiling = loss.slope_range(self.b, self.g, self.scale)[1]
-        far = loss.derivatives(1e9 * self.b, self.b, self.g, self.scale)[0]
+        L = self.all_rows(loss)
+        ceiling, far = L.dual_box[1], L.derivatives(1e9 * self.b)[0]
         assert np.allclose(far, ceiling, rtol=1e-8) if np.isfinite(ceiling).all() else (far > 10 * self.g).all()
         if np.isfinite(ceiling).all():
-            assert np.isinf(loss.conjugate(ceiling, self.b, self.g, self.scale)).all()
+            assert np.isinf(L.conjugate(ceiling)).all()
 
 
 class OnlyThree(ScalarLoss):
@@ -266,47 +270,57 @@ class TestDerivedLosses:
         b, g, tau = rng.uniform(0.5, 3.0, 12), 10.0 ** rng.uniform(-1, 1, 12), 10.0 ** rng.uniform(-6, 1, 12)
         scale = np.ones(12) if derived.is_positive else rng.uniform(0.5, 3.0, 12)
         p, mu = b * rng.uniform(0.2, 4.0, 12), rng.uniform(-0.9, 0.9, 12) * g * np.minimum(b, 1 / b)
-        assert derived.value(p, b, g, scale) == pytest.approx(written.value(p, b, g, scale), rel=1e-11)
+        one, other = (equalities(loss, b, g, scale) for loss in (derived, written))
+        assert one.value(p) == pytest.approx(other.value(p), rel=1e-11)
         for name, at in (("derivatives", p), ("relaxed", mu)):
-            for found, expected in zip(
-                getattr(derived, name)(at, b, g, scale), getattr(written, name)(at, b, g, scale)
-            ):
+            for found, expected in zip(getattr(one, name)(at), getattr(other, name)(at)):
                 assert np.allclose(found, expected, rtol=1e-9, atol=1e-10)
-        assert np.allclose(
-            derived.conjugate(mu, b, g, scale), written.conjugate(mu, b, g, scale), rtol=1e-9, atol=1e-12
-        )
-        for found, expected in zip(derived.slope_range(b, g, scale), written.slope_range(b, g, scale)):
+        assert np.allclose(one.conjugate(mu), other.conjugate(mu), rtol=1e-9, atol=1e-12)
+        assert np.allclose(one.curvature_at_bound, other.curvature_at_bound, rtol=1e-9)
+        for found, expected in zip(one.dual_box, other.dual_box):
             assert np.allclose(found, expected, rtol=1e-12)
-        if not derived.is_positive:
-            assert np.allclose(
-                derived.chord(p, mu, b, g, scale, tau), written.chord(p, mu, b, g, scale, tau), rtol=1e-7
-            )
-            return
-        path = derived.on_path(mu, b, g, scale, tau)
-        assert np.allclose(path, ScalarLoss.on_path(derived, mu, b, g, scale, tau), rtol=1e-9)
-        chord = derived.chord(p, mu, b, g, scale, tau)
-        assert np.allclose(chord * (derived.derivatives(p, b, g, scale)[0] - tau / p - mu), p - path, rtol=1e-7)
-        if written.is_positive:
-            assert np.allclose(path, written.on_path(mu, b, g, scale, tau), rtol=1e-9)
-            assert np.allclose(chord, written.chord(p, mu, b, g, scale, tau), rtol=1e-6)
+        q, m, c = p / scale, mu * scale / g, b / scale
+        path, chord = derived.on_path(m, c, tau), derived.chord(q, m, c, tau)
+        barrier = tau / q if derived.is_positive else 0.0
+        assert np.allclose(path, ScalarLoss.on_path(derived, m, c, tau), rtol=1e-9)
+        assert np.allclose(chord * (derived.slope(q, c) - barrier - m), q - path, rtol=1e-7)
+        if written.is_positive == derived.is_positive:
+            assert np.allclose(path, written.on_path(m, c, tau), rtol=1e-9)
+            assert np.allclose(chord, written.chord(q, m, c, tau), rtol=1e-6)
 
     def test_outside_the_domain_it_is_infinite(self, derived, written, rng):
-        b, g = rng.uniform(0.5, 3.0, 5), np.ones(5)
-        top = derived.slope_range(b, g, g)[1]
-        beyond = np.where(np.isfinite(top), 1.5 * top, np.inf)
-        assert np.isinf(derived.conjugate(beyond, b, g, g)).all()
+        L = equalities(derived, rng.uniform(0.5, 3.0, 5), np.ones(5), np.ones(5))
+        top = L.dual_box[1]
+        assert np.isinf(L.conjugate(np.where(np.isfinite(top), 1.5 * top, np.inf))).all()
 
 
 def test_hard_loss():
-    b, g = np.array([2.0, 3.0]), np.ones(2)
-    mu = np.array([0.5, -4.0])
-    assert (Hard().conjugate(mu, b, g, g) == mu * b).all()
-    assert (Hard().relaxed(mu, b, g, g)[0] == b).all()
-    assert (Hard().relaxed(mu, b, g, g)[1] == 0).all()
-    assert np.isinf(Hard().value(b + [0, 1e-6], b, g, g))
-    assert Hard().value(b, b, g, g) == 0
+    b, mu = np.array([2.0, 3.0]), np.array([0.5, -4.0])
+    L = equalities(Hard(), b, np.ones(2), np.ones(2))
+    assert (L.conjugate(mu) == mu * b).all()
+    assert (L.relaxed(mu)[0] == b).all()
+    assert (L.relaxed(mu)[1] == 0).all()
+    assert np.isinf(L.curvature_at_bound).all()
+    assert np.isinf(L.value(np.nextafter(b, 9.0)))
+    assert L.value(b) == 0
     with pytest.raises(TypeError, match="hard constraint"):
-        Hard().derivatives(b, b, g, g)
+        L.derivatives(b)
+
+
+@pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
+def test_the_slack_of_a_value_of_zero_is_finite_where_phi_is_so(D):
+    """Rounding may have made such a value slightly negative; beyond that, the loss is infinite."""
+    b = np.array([2.0])
+    L = equalities(OwnSlack(D), b, np.ones(1), np.ones(1))
+    at_zero = np.inf if D.keeps_rank else pytest.approx(D.phi_at_zero() - D.phi(b)[0] + D.link(b)[0] * b[0], rel=1e-9)
+    assert L.value(np.zeros(1)) == at_zero
+    assert L.value(-1e-13 * b) == at_zero
+    assert np.isinf(L.value(-1e-11 * b))
+
+
+def test_ends_of_the_dual_box_are_infinite_for_tiny_weights_and_large_scales():
+    L = equalities(SquaredHinge(), np.array([1e200]), np.array([1e-200]), np.array([1e200]))
+    assert [end[0] for end in L.dual_box] == [-np.inf, np.inf]
 
 
 @pytest.mark.parametrize("mixed", [True, False])
@@ -315,6 +329,7 @@ def test_losses_of_all_rows_count_violated_rows_only(rng, mixed):
     kinds = tuple(LOSSES)
     kind = rng.integers(0, len(kinds), c).astype(np.int8) if mixed else np.zeros(c, np.int8)
     b, g, scale = rng.uniform(0.5, 2.0, (3, c))
+    scale[np.array([loss.is_positive for loss in kinds])[kind]] = 1.0
     sense = rng.integers(-1, 2, c).astype(np.int8)
     L, p = RowLosses(b, sense, g, scale, kinds, kind), rng.uniform(0.1, 4.0, c)
     each = np.array([g[k] * LOSSES[kinds[kind[k]]](p[k], b[k], scale[k]) for k in range(c)])

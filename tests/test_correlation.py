@@ -582,10 +582,10 @@ def test_curvature_is_the_derivative(rng, divergence, shift, pairs):
     v = rng.normal(size=n + pairs)
     h = 1e-6
     numeric = (values(-h * v) - values(h * v)) / (2 * h)
-    H = Curvature.of(divergence, entries, *np.linalg.eigh(T))
+    H = Curvature(divergence, entries, *np.linalg.eigh(T))
     assert_allclose(H.product(v), numeric, atol=1e-7 * np.abs(numeric).max())
     exact = [H.product(e)[k] for k, e in enumerate(np.eye(n + pairs)[:n])]
-    assert_allclose(H.diagonal()[:n], exact, atol=1e-8)
+    assert_allclose(H.diagonal[:n], exact, atol=1e-8)
 
 
 # ---------------------------------------------------------------- rank

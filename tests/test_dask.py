@@ -19,7 +19,7 @@ from bregmat.sharded import cluster as cluster_module
 from bregmat.sharded.expressions import Expression
 from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.shard_rows import ShardSettings
-from bregmat.sharded.sources import LazyConstraints, lazy_constraints
+from bregmat.sharded.sources import LazyConstraints, constraint_sources
 from sharded_cases import KINDS, labelled_points, soft_problem, write_parquet, write_points
 
 # the warnings of Dask come in other threads, while workers are killed
@@ -106,7 +106,7 @@ def test_what_travels_is_read_again_or_copied():
     """Arrays from a message need not be aligned, and compiled loops then add in another order."""
     X, C = soft_problem(n=50, d=4, c=100)
     settings = ShardSettings.of(sharded_coordinates(X, None, LogDet()), LogDet(), None, 1.0, 100)
-    shard = cluster_module.WorkerShard(settings, *lazy_constraints(C).shards(100), X, 0, 0)
+    shard = cluster_module.WorkerShard(settings, *constraint_sources(C, 100), X, 0, 0)
     shard.cache("key", 1)
     moved = pickle.loads(pickle.dumps(shard))
     assert moved.cached("key") is None

@@ -207,7 +207,7 @@ def test_the_gallery_has_one_style():
 
     with plt.style.context("bregmat.plots.bregmat"):
         colors = tuple(f"#{color}".replace("##", "#") for color in plt.rcParams["axes.prop_cycle"].by_key()["color"])
-    display = EmbeddingDisplay.from_data(np.eye(7), np.eye(7), y=list("abcdefg"))
+    display = EmbeddingDisplay.from_data(np.eye(7), np.eye(7), y=list("abcdefg"), draw=False)
     assert colors == tuple(color for _, color, _ in display.legend_entries())
     assert len(EXAMPLES) >= 16
     for example in EXAMPLES:

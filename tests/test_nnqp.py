@@ -160,6 +160,7 @@ def test_unbounded_names_the_direction():
     assert result.exit_reason is ExitReason.CERTIFICATE
     np.testing.assert_allclose(result.direction, [1.0, 1.0])
     assert result.dual_bound == -np.inf
+    assert result.conflict is None, "a direction names no rows"
     assert nnqp(A, [-1.0, 0.5], upper=3.0).status is Status.OPTIMAL
     assert nnqp(np.zeros((1, 1)), [-1.0]).status is Status.UNBOUNDED
 

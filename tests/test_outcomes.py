@@ -21,6 +21,7 @@ from bregmat.certificates import infeasibility
 from bregmat.certificates.problem import build_problem
 from bregmat.certificates.restoration import restore
 from bregmat.coordinates.priors import iterate_at_prior, kernel_coordinates, metric_coordinates
+from bregmat.engine.loop import Run, RunLog
 from bregmat.engine.problem import Certificate, Proof
 from bregmat.solvers.base import MatrixState
 from bregmat.solvers.mirror_newton import MirrorNewton
@@ -627,6 +628,21 @@ def flat_metric(seed, divergence):
     i, j = np.triu_indices(5, 1)
     rows = Constraints.sq_distance(i, j, ((goal[i] - goal[j]) ** 2).sum(axis=1), "==")
     return nearest_metric(X, rows, divergence=divergence, tol=1e-6)
+
+
+def test_the_reason_of_a_run_follows_from_its_certificate():
+    """A run that a limit ends is TOLERANCE only for the tolerance that its certificate proves, and keeps its own reason otherwise."""
+    certificate = Certificate(dual=np.zeros(1), objective=1.0, dual_bound=1.0 - 1e-7, upper=1.0)
+    for reason in (ExitReason.MAX_ITER, ExitReason.TIME, ExitReason.STALLED):
+        run = Run(RunLog(), certificate, 1e-6, reason, "stub")
+        assert (run.status, run.exit_reason) == (Status.OPTIMAL, ExitReason.TOLERANCE)
+        further = replace(run, tol=1e-8)
+        assert (further.status, further.exit_reason) == (Status.FEASIBLE, reason)
+    own = Run(RunLog(), certificate, 1e-8, ExitReason.TOLERANCE, "stub", by_own_rule=True)
+    assert (own.exit_reason, replace(own, by_own_rule=False).exit_reason) == (ExitReason.TOLERANCE, ExitReason.STALLED)
+    proof = Proof(np.ones(1), np.arange(1))
+    infeasible = replace(own, proof=proof, reason=ExitReason.CERTIFICATE)
+    assert (infeasible.status, infeasible.exit_reason) == (Status.INFEASIBLE, ExitReason.CERTIFICATE)
 
 
 @pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])

@@ -28,7 +28,7 @@ from bregmat import (
 )
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.quadratic import nnqp
-from cases import DIVERGENCES, LOSSES, OPERATORS, dense
+from cases import DIVERGENCES, LOSSES, OPERATORS, dense, equalities
 from formulas import vector_divergence
 
 settings.register_profile(
@@ -447,16 +447,15 @@ def test_losses_and_conjugates(seed, size, weight):
     b, scale = 10.0**size * rng.uniform(0.5, 2.0, (2, 6))
     g, p, q = np.full(6, 10.0**weight), b * np.exp(rng.normal(size=6)), b * np.exp(rng.normal(size=6))
     for loss in LOSSES:
-        s = np.ones(6) if loss.is_positive else scale
-        mu, curvature = loss.derivatives(p, b, g, s)
-        value = np.array([loss.value(*(x[k : k + 1] for x in (p, b, g, s))) for k in range(6)])
-        other = np.array([loss.value(*(x[k : k + 1] for x in (q, b, g, s))) for k in range(6)])
-        conjugate = loss.conjugate(mu, b, g, s)
+        L = equalities(loss, b, g, np.ones(6) if loss.is_positive else scale)
+        mu, curvature = L.derivatives(p)
+        value, other = ([L.restrict([k]).value(x[[k]]) for k in range(6)] for x in (p, q))
+        value, other, conjugate = np.array(value), np.array(other), L.conjugate(mu)
         terms = np.abs(value) + np.abs(mu * p) + np.abs(other) + np.abs(mu * q) + g * np.finfo(float).eps
         assert (np.abs(value + conjugate - mu * p) <= 1e-9 * terms).all()
         assert (other + conjugate - mu * q >= -1e-9 * terms).all()
         assert (curvature > 0).all()
-        assert np.allclose(loss.relaxed(mu, b, g, s)[0], p, rtol=1e-8, atol=1e-12 * b.max())
+        assert np.allclose(L.relaxed(mu)[0], p, rtol=1e-8, atol=1e-12 * b.max())
 
 
 # ---------------------------------------------------------------- operators

@@ -17,7 +17,7 @@ from bregmat._kernels import outer_rows as rows
 from bregmat._kernels import vectors as vector_kernels
 from bregmat.solvers.row_projections import LogDetProjected, VonNeumannProjected
 from cases import pairs_case
-from flat_rows import CODES, COMPILED, EXACT, SLACK, outer_rows, relaxed, root, row, sweep_case, vectors
+from flat_rows import CODES, COMPILED, EXACT, SLACK, losses, outer_rows, relaxed, root, row, sweep_case, vectors
 
 SIZES = (1, 2, 3, 7, 8, 9, 16, 21)  # around the multiples of 8 to which columns are padded
 
@@ -79,8 +79,9 @@ def test_load(rng):
 def test_scalar_losses_are_those_of_losses(name, share):
     """relaxed() equals its vector form in bregmat.objective.losses, which is tested against its definition."""
     b, gamma, scale = np.array([0.5, 1.0, 3.0]), np.array([0.2, 1.0, 10.0]), np.array([2.0, 1.0, 0.7])
-    mu = share * np.minimum(COMPILED[name].slope_range(b, gamma, scale)[1], gamma)
-    xi, slope = COMPILED[name].relaxed(mu, b, gamma, scale)
+    L = losses(name, b, gamma, scale)
+    mu = share * np.minimum(L.dual_box[1], gamma)
+    xi, slope = L.relaxed(mu)
     for k in range(3):
         found = rows.relaxed(row(name, b[k], gamma=gamma[k], scale=scale[k]), mu[k])
         assert found == pytest.approx((xi[k], slope[k]), rel=1e-14)

@@ -16,7 +16,8 @@ from bregmat.engine.loop import solve
 from bregmat.objective.losses import Hard
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.compound import MatrixRows
-from bregmat.solvers.definite_boost import BoostRows, BoostSteps, approximate_step, log_step_bound
+from bregmat.solvers.definite_boost import BoostRows, BoostState, approximate_step, log_step_bound
+from bregmat.solvers.row_projections import VonNeumannProjected
 from cases import Watched
 from flat_rows import EXACT, assembled, outer_rows, relaxed, root, row, row_bounds, sweep_case, vectors
 from formulas import orthogonal
@@ -373,12 +374,13 @@ def test_boost(exact, corrected, greedy, rng):
         "corrected": corrected,
     }
     solver = DefiniteBoost(**how, violation_tol=1e-9, root_tol=1e-13)
-    course = BoostSteps(solver, lam, Vt, dual, level, EigenWork.of_order(n), np.empty((n, n)), R, bounds, cone)
+    matrix = VonNeumannProjected(None, lam, lam, Vt)
+    state = BoostState(matrix, dual, R, bounds, None, 0.0, level=level, boost_rows=cone)
     H, mu = np.zeros((n, n)), np.zeros(7)
     log_bound, taken = np.log(n), 0
     C = A - met[:, None, None] / total * np.eye(n)
     for _ in range(2):
-        series, worst = course.run(size)
+        series, worst = solver.project(state, size)
         done = len(series)
         queue, steps = iter(range(7)), 0
         while steps < done:

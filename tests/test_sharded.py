@@ -18,7 +18,7 @@ from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.operators import ShardedOperator
 from bregmat.sharded.points import PointsInBlocks
 from bregmat.sharded.shard_rows import ShardSettings
-from bregmat.sharded.sources import lazy_constraints
+from bregmat.sharded.sources import constraint_sources
 from bregmat.solvers import mirror_newton, sampled_newton
 from sharded_cases import KINDS, labelled_points, soft_problem, write_parquet, write_points
 
@@ -37,7 +37,7 @@ def test_a_sharded_operator_is_the_operator(is_shared, rng):
     coordinates = sharded_coordinates(X, None, LogDet())
     settings = ShardSettings.of(coordinates, LogDet(), "squared_hinge", 1.0, 400 if is_shared else 40)
     assert settings.is_shared == is_shared
-    shards = LocalShards(settings, lazy_constraints(C).shards(130), X)
+    shards = LocalShards(settings, constraint_sources(C, 130), X)
     op, whole = ShardedOperator(shards, 9), bind(C, X)
     assert op.c == whole.c == C.n_constraints
     F, w = rng.normal(size=(9, 9)), rng.normal(size=op.c)

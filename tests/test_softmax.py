@@ -244,7 +244,7 @@ def test_optima_of_clarabel(kind, temperature, weight, optimum):
 def test_convergence_is_quadratic_in_the_end(rng):
     problem = groups("cosines", rng)
     outcome = solve(problem, SemismoothNewton(), tol=1e-10)
-    gaps = [record.gap for record in outcome.history]
+    gaps = [record.gap for record in outcome.log.history]
     assert outcome.status is Status.OPTIMAL and len(gaps) <= 12
     assert gaps[-1] < 1e-3 * gaps[-2]
 

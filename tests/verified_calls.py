@@ -1,6 +1,7 @@
 """Every result of the test suite verified: the doors that return results are wrapped once, before any test imports them."""
 
 import functools
+import importlib
 import inspect
 import sys
 import threading
@@ -15,20 +16,18 @@ import numpy as np
 from bregmat import Constraints, Factor, MatrixResult, verify
 from bregmat.base.points import CheckedPoints
 from bregmat.coordinates.priors import Coordinates
-from bregmat.sharded.sources import LazyPoints, lazy_constraints
+from bregmat.sharded.sources import LazyPoints, constraint_sources
 
 LARGEST = 5e7  # operations of a verification, about a tenth of a second: larger problems are counted and left out
 MOST = 1e7  # numbers that are read of data in files
 DOORS = {
     "bregmat.nearest": ("nearest_kernel", "nearest_metric"),
-    "bregmat.applications": (
-        "nearest_correlation",
-        "factor_correlation",
-        "shrink_correlation",
-        "balanced_cut",
-        "nearest_distribution",
-        "boost_hypotheses",
-    ),
+    "bregmat.applications.correlation": ("nearest_correlation", "factor_correlation", "shrink_correlation"),
+    "bregmat.applications.cut": ("balanced_cut",),
+    "bregmat.applications.simplex": ("nearest_distribution", "boost_hypotheses"),
+    "bregmat.applications.semidefinite": ("semidefinite_program",),
+    "bregmat.applications.unfolding": ("unfold",),
+    "bregmat.applications.softmax": ("softmax_metric",),
     "bregmat.quadratic": ("nnqp",),
     "bregmat.margin.train": ("trained",),  # of train_margin and of MarginSVC
 }
@@ -39,6 +38,12 @@ inside = threading.local()  # how many doors are open, one in another
 
 def operations(result, arguments):
     """About what a verification costs."""
+    if hasattr(result, "pairs"):
+        return 100.0 * len(result.factor) ** 3
+    if "scores" in arguments:
+        n, m = result.values.shape
+        d = len(result.coordinates.t0)
+        return 6.0 * n * m * d + 60.0 * d**3
     if hasattr(result, "coordinates"):
         r, c, prior = len(result.coordinates.t0), len(result.dual), arguments.get("prior")
         n, d = np.shape(getattr(arguments["X"], "points", arguments["X"])) if "X" in arguments else (0, 0)
@@ -76,7 +81,7 @@ def in_memory(arguments, result):
     if not isinstance(rows, Constraints):
         if len(result.dual) > MOST:
             return None, result
-        rows = reduce(add, [shard.read() for shard in lazy_constraints(rows).shards(len(result.dual))])
+        rows = reduce(add, [shard.read() for shard in constraint_sources(rows, len(result.dual))])
         arguments = arguments | {"constraints": rows}
     if not isinstance(result.dual, np.ndarray):
         result = replace(result, dual=np.asarray(result.dual), values=np.asarray(result.values))
@@ -147,13 +152,13 @@ def counted(solve):
 
 def install():
     """Put the wrapped doors in the place of the plain ones in every module of the library."""
-    import bregmat.applications
+    import bregmat.applications.unfolding
     import bregmat.engine.loop
     import bregmat.estimators
-    import bregmat.margin
     import bregmat.online
-    import bregmat.quadratic
 
+    for module in DOORS:
+        importlib.import_module(module)
     bregmat.engine.loop.solve = counted(bregmat.engine.loop.solve)
     for module, names in DOORS.items():
         for name in names:
@@ -172,6 +177,7 @@ def install():
         "balanced_cut",
         "nearest_distribution",
         "boost_hypotheses",
+        "semidefinite_program",
         "nnqp",
     ):
         assert hasattr(getattr(bregmat, name), "__wrapped__"), name

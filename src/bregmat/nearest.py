@@ -12,12 +12,13 @@ import numpy as np
 from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.checks import check_limits
 from bregmat.base.points import CheckedPoints, as_points, copied_to_host
+from bregmat.base.threads import returns_result
 from bregmat.certificates.faces import ReducedProblem, hard_faces, reduced_problem, singular_rows_of
 from bregmat.certificates.problem import build_problem
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
-from bregmat.engine.loop import RunLog, Solver, returns_result, solve_sequence
+from bregmat.engine.loop import RunLog, Solver, solve_sequence
 from bregmat.engine.status import Record, Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
@@ -127,7 +128,7 @@ def nearest_kernel(
         callback=callback,
     )
     data = prior.G0 if isinstance(prior, Factor) else prior
-    if is_for_blocks(None, None, data, constraints):
+    if isinstance(data, LazyPoints) or isinstance(constraints, LazyConstraints):
         raise TypeError(
             "nearest_kernel takes points and constraints in memory. With LogDet, nearest_metric(G0, constraints) solves the "
             "same problem for those in files."
@@ -263,19 +264,13 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         units = None if problem.objective_scale == 1.0 else problem.record_in_units
         log = RunLog(options.callback, options.max_seconds, units, clock=clock)
         plan = plan_of(problem, options.solver, options.max_iter, start is not None)
-        outcome = solve_sequence(problem, plan, tol=aim, start=start, log=log)
-        if reduced.elimination is None or outcome.conflict is None:
+        run = solve_sequence(problem, plan, tol=aim, start=start, log=log)
+        if reduced.elimination is None or run.proof is None:
             break
         reduced = ReducedProblem(reduced.whole, reduced.whole, place)  # a proof must name the eliminated rows, too
-    is_incomplete = reduced.elimination is not None or outcome.status is Status.FEASIBLE
-    if is_incomplete and outcome.conflict is None:
-        certificate = reduced.certificate(outcome.certificate, tol)
-        outcome = replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
-    is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
-    return problem.result(
-        MatrixResult,
-        outcome,
-        reduced.coordinates,
-        seconds=time.perf_counter() - clock,
-        singular=singular_rows_of(reduced.whole, constraints) if is_open and D.keeps_rank else None,
-    )
+    is_incomplete = reduced.elimination is not None or run.status is Status.FEASIBLE
+    if is_incomplete and run.proof is None:
+        run = replace(run, certificate=reduced.certificate(run.certificate, tol), tol=tol)
+    is_open = run.status in (Status.FEASIBLE, Status.UNKNOWN)
+    singular = singular_rows_of(reduced.whole, constraints) if is_open and D.keeps_rank else None
+    return problem.result(MatrixResult, run, reduced.coordinates, singular=singular)

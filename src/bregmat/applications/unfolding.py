@@ -19,11 +19,12 @@ from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
+from bregmat.base.threads import returns_result
 from bregmat.base.tolerances import REPEATED, TINY
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor
-from bregmat.engine.loop import compose, returns_result, solve
+from bregmat.engine.loop import RunLog, compose, solve
 from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import Record
 from bregmat.nearest import nearest_kernel
@@ -213,8 +214,9 @@ def unfold(
         r = N.shape[1]
         program = SemidefiniteProgram.build(-np.eye(r), bind(rows, N), rows, slack_weight * largest)
         start = rtol * np.tile(np.maximum(sq, SMALLEST_START * sq.mean()), 2) if rtol > 0 else None
-        outcome = solve(program, LogDetPath(), start=start, **limits)
-        result: MatrixResult = program.rows.result(SemidefiniteResult, outcome, Coordinates(N, np.ones(r)))
+        log = RunLog(callback, max_seconds, clock=clock)
+        run = solve(program, LogDetPath(), tol=tol, max_iter=max_iter, start=start, log=log)
+        result: MatrixResult = program.rows.result(SemidefiniteResult, run, Coordinates(N, np.ones(r)))
     else:
         scale = largest if prior_scale is None else prior_scale
         check_positive("prior_scale", scale, finite=True)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # its modules load on first use, which keeps `import bregmat` quick
 
 from bregmat.base.arrays import array_space, is_foreign
 from bregmat.base.threads import seconds_left
@@ -21,22 +20,6 @@ Point = TypeVar("Point")
 Blocked = Callable[[int, np.ndarray, np.ndarray, float, float], bool]
 
 GRADED = 1e-6  # eigenvalues below this share of the largest are refined, since their rounding error is a share of the largest
-
-
-@cache
-def _lapack() -> tuple[Any, ...]:
-    """Routines trtri, potrf, potrs, trtrs, potri, pftrf; scipy.linalg loads on first use, which keeps ``import bregmat`` quick."""
-    from scipy.linalg import get_lapack_funcs
-
-    return tuple(get_lapack_funcs(("trtri", "potrf", "potrs", "trtrs", "potri", "pftrf"), dtype=np.float64))
-
-
-@cache
-def _trmm(dtype: str) -> Any:
-    """The routine for products with triangular matrices, of a precision."""
-    from scipy.linalg import get_blas_funcs
-
-    return get_blas_funcs("trmm", dtype=dtype)
 
 
 def dense(A: Any) -> np.ndarray:
@@ -64,7 +47,7 @@ def factor_product(V: np.ndarray, F: np.ndarray) -> np.ndarray:
     r = len(F)
     if r < FEW_COLUMNS or F.shape[1] != r or F.dtype != V.dtype or np.triu(F, 1).any():
         return V @ F
-    return np.asarray(_trmm(V.dtype.char)(1.0, F.T, V.T).T)
+    return np.asarray(scipy.linalg.get_blas_funcs("trmm", dtype=V.dtype)(1.0, F.T, V.T).T)
 
 
 def half_product(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
@@ -73,7 +56,7 @@ def half_product(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
         return Z @ X
     T = np.triu(X + X.T)
     add_diagonal(T, -X.diagonal())
-    return np.asarray(_trmm(Z.dtype.char)(1.0, T.T, Z.T, lower=1).T)
+    return np.asarray(scipy.linalg.get_blas_funcs("trmm", dtype=Z.dtype)(1.0, T.T, Z.T, lower=1).T)
 
 
 def symmetric_product(Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -104,9 +87,9 @@ def unit_rows(X: Any) -> Any:
     largest = float(abs(X).max()) if min(X.shape) else 0.0
     if largest > 0 and np.isfinite(largest):
         X = X / 2.0 ** float(np.frexp(largest)[1] - 1)  # exact, and squares stay finite
-    if sp.issparse(X):
+    if scipy.sparse.issparse(X):
         sq_length = sq_norms(X)
-        return sp.diags_array(1.0 / np.sqrt(sq_length + (sq_length == 0)), format="csr") @ X
+        return scipy.sparse.diags_array(1.0 / np.sqrt(sq_length + (sq_length == 0)), format="csr") @ X
     sq_length = (X * X).sum(axis=1)[:, None]
     return X / (sq_length + (sq_length == 0)) ** 0.5
 
@@ -134,9 +117,9 @@ def cholesky(A: np.ndarray, *, is_used_up: bool = False) -> tuple[np.ndarray, bo
     With ``is_used_up``, the factor overwrites A, which must be C-contiguous, and its upper triangle is not set to 0.
     """
     if is_used_up:
-        C, info = _lapack()[1](A.T, lower=1, clean=0, overwrite_a=1)
+        C, info = scipy.linalg.lapack.dpotrf(A.T, lower=1, clean=0, overwrite_a=1)
     else:
-        C, info = _lapack()[1](A, lower=1, clean=1)
+        C, info = scipy.linalg.lapack.dpotrf(A, lower=1, clean=1)
     # a NaN or infinity in a row makes the last entry of the row NaN or infinite
     return C, info == 0 and bool(np.isfinite(C.diagonal()).all())
 
@@ -147,18 +130,18 @@ def is_definite_inplace(n: int, packed: np.ndarray) -> bool:
     Its lower triangle is in LAPACK's rectangular full packed format, transposed: (ceil(n / 2), n) for odd n, (n / 2, n + 1) for even n,
     C-contiguous. It is overwritten.
     """
-    C, info = _lapack()[5](n, packed.reshape(-1), uplo="L", overwrite_a=1)
+    C, info = scipy.linalg.lapack.dpftrf(n, packed.reshape(-1), uplo="L", overwrite_a=1)
     return info == 0 and bool(np.isfinite(C).all())
 
 
 def cholesky_solve(C: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``A^-1 b`` from the lower Cholesky factor of ``A``."""
-    return _lapack()[2](C, b, lower=1)[0]
+    return scipy.linalg.lapack.dpotrs(C, b, lower=1)[0]
 
 
 def cholesky_inverse(C: np.ndarray) -> np.ndarray:
     """``A^-1``, exactly symmetric, from the lower Cholesky factor of ``A``, whose upper triangle is 0."""
-    lower = _lapack()[4](C, lower=1)[0]
+    lower = scipy.linalg.lapack.dpotri(C, lower=1)[0]
     X = lower + lower.T
     np.fill_diagonal(X, np.diag(lower))
     return X
@@ -166,7 +149,7 @@ def cholesky_inverse(C: np.ndarray) -> np.ndarray:
 
 def triangular_solve(C: np.ndarray, B: np.ndarray) -> np.ndarray:
     """``C^-1 B`` for a lower triangular matrix."""
-    return _lapack()[3](C, B, lower=1)[0]
+    return scipy.linalg.lapack.dtrtrs(C, B, lower=1)[0]
 
 
 def logdet_of_factor(L: np.ndarray) -> float:
@@ -182,7 +165,7 @@ def column_basis(A: np.ndarray, tol: float) -> np.ndarray:
 
 def triangular_inverse(C: np.ndarray) -> np.ndarray:
     """Inverse of a lower triangular matrix."""
-    return _lapack()[0](C, lower=1)[0]
+    return scipy.linalg.lapack.dtrtri(C, lower=1)[0]
 
 
 eigh, eigvalsh = np.linalg.eigh, np.linalg.eigvalsh  # ascending eigenvalues of a symmetric matrix

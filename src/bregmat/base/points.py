@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import scipy
@@ -38,20 +38,14 @@ def check_numeric(name: str, X: Any) -> None:
     space = array_space(X)
     if space is not None and not space.is_host:
         raise TypeError(f"{name} must be in the host's memory here; got a {space.words}: copy it there first.")
-    if hasattr(X, "columns") and numbers.ndim == 2 and not np.isfinite(numbers).all():
-        _name_missing(name, X, numbers)
-
-
-def _name_missing(name: str, frame: Any, numbers: np.ndarray, max_columns: int = 5) -> NoReturn:
-    """Raise for a data frame with NaN or infinities, naming its columns."""
-    bad = ~np.isfinite(numbers)
-    counts = [f"{column!r} ({n})" for column, n in zip(frame.columns, bad.sum(axis=0)) if n]
-    more = f" and {len(counts) - max_columns} more" if len(counts) > max_columns else ""
-    raise ValueError(
-        f"{name} must be finite; got NaN or infinity in column{'s' if len(counts) > 1 else ''} {', '.join(counts[:max_columns])}{more}: "
-        f"{rows_text(np.flatnonzero(bad.any(axis=1)))}, counted from 0. Leave these rows out (dropna), or fill these cells "
-        "(sklearn.impute.SimpleImputer)."
-    )
+    if columns and numbers.ndim == 2 and not np.isfinite(numbers).all():
+        bad = ~np.isfinite(numbers)
+        counts = np.array([f"{column!r} ({n})" for column, n in zip(columns, bad.sum(axis=0)) if n])
+        raise ValueError(
+            f"{name} must be finite; got NaN or infinity in {rows_text(counts, 'column')}: "
+            f"{rows_text(np.flatnonzero(bad.any(axis=1)))}, counted from 0. Leave these rows out (dropna), or fill these cells "
+            "(sklearn.impute.SimpleImputer)."
+        )
 
 
 def as_points(name: str, X: Any, *, look: bool = True) -> Any:

@@ -27,7 +27,7 @@ from bregmat.certificates.infeasibility import contradiction_of_few, impossible_
 from bregmat.certificates.restoration import MetRows, with_met_rows
 from bregmat.constraints.constraints import Constraints, excess_of
 from bregmat.coordinates.priors import Coordinates, Iterate
-from bregmat.engine.loop import Outcome, compose
+from bregmat.engine.loop import Run, compose
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result
 from bregmat.engine.status import Record
@@ -143,36 +143,31 @@ class NearestMatrix(Problem):
         """Relative violation of each row."""
         return np.maximum(excess_of(p, self.losses.bound, self.losses.sense), 0.0) / self.unit
 
-    def result(self, cls: type[_R], outcome: Outcome, coordinates: Any, **point: Any) -> _R:
+    def result(self, cls: type[_R], run: Run, coordinates: Any, **point: Any) -> _R:
         """The result of a run, with all numbers in the user's units.
 
         Parameters
         ----------
         cls : type
             ``MatrixResult``, or a subclass whose further fields are in ``point``.
-        outcome : Outcome
+        run : Run
             With a certificate in the units of the problem.
         coordinates : Coordinates
             From the data to the coordinates of the problem.
         """
-        proof, objective_scale, scale = outcome.certificate, self.objective_scale, self.scale
-        point = {
-            "coordinates": coordinates,
-            "last": outcome.state.iterate,
-            "violation": self.violation(proof.values),
-            "weight_span": self.weight_span,
-        } | point
+        own, objective_scale, scale = run.certificate, self.objective_scale, self.scale
         in_units = replace(
-            proof,
-            objective=proof.objective * objective_scale,
-            dual_bound=proof.dual_bound * objective_scale,
-            upper=proof.upper * objective_scale,
-            size=proof.size * objective_scale,
-            dual=proof.dual * (objective_scale / scale),
-            values=proof.values * scale,
-            missed=None if proof.missed is None else proof.missed * scale,
+            own,
+            objective=own.objective * objective_scale,
+            dual_bound=own.dual_bound * objective_scale,
+            upper=own.upper * objective_scale,
+            size=own.size * objective_scale,
+            dual=own.dual * (objective_scale / scale),
+            values=own.values * scale,
+            missed=None if own.missed is None else own.missed * scale,
         )
-        return compose(cls, outcome, **vars(in_units) | point)
+        how = {"last": run.state.iterate, "violation": self.violation(own.values), "weight_span": self.weight_span}
+        return compose(cls, run, **vars(in_units) | how | {"coordinates": coordinates} | point)
 
     def certify(self, state: Any, allowed: float = FEASIBLE) -> MatrixCertificate:
         """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if that succeeds.
@@ -242,11 +237,6 @@ class NearestMatrix(Problem):
         return root * crude + constant
 
     # ------------------------------------------------------------------ what the loop asks
-    @property
-    def certifies_cheaply(self) -> bool:
-        """Whether no row is hard: hard rows are restored before each certificate."""
-        return self.is_always_feasible
-
     def estimate(self, state: Any, works_on: str) -> dict[str, float]:
         """The numbers of a step without a certificate; with hard rows, the solver says whether its objective is that of the dual."""
         figures = {"objective": np.nan, "dual_bound": np.nan, "violation": np.nan}

@@ -271,6 +271,7 @@ def from_pairs(
     """
     i, j = as_tuples("pairs", pairs, "i j")
     is_similar = similar(y, len(i))
+    near, far = 0.0, 0.0
     if bounds is not None:
         near, far = as_column("bounds", bounds, 2, per="kind of pair (u, l)", lowest=0.0)
         if near > far:
@@ -282,11 +283,9 @@ def from_pairs(
             "give bounds=(u, l), the largest squared distance of similar pairs and the smallest one of dissimilar pairs; "
             "or X, to take percentiles of its squared distances."
         )
-    else:
-        points, wanted = as_points("X", X), as_percentiles(percentiles)
-        near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), wanted, generator(random_state))
     sense = np.where(is_similar, "<=", ">=")
-    return cls.sq_distance(i, j, np.where(is_similar, near, far), sense, weight=weight)
+    rows = cls.sq_distance(i, j, np.where(is_similar, near, far), sense, weight=weight)
+    return rows if bounds is not None else rows.with_bounds_from(X, percentiles=percentiles, random_state=random_state)
 
 
 def from_triplets(
@@ -322,7 +321,7 @@ def from_triplets(
     a, p, n = as_tuples("triplets", triplets, "a p n")
     members = {"anchor": a, "near": p, "same anchor": a, "far": n}
     rows = _named(cls, COMPARISON, members, 0.0 if margin is None else margin, None, weight, is_margin=True)
-    return rows if X is None or margin is not None else _with_median_margin(rows, X, sample_id)
+    return rows if X is None or margin is not None else rows.with_bounds_from(X, sample_id=sample_id)
 
 
 def from_frame(
@@ -363,7 +362,7 @@ def from_frame(
         Triplets that name a point twice, such as attention checks, are left out.
     """
     table = table_rows(cls, frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
-    return table.bounded("frame", X, sample_id, random_state)
+    return table.bounded(X, sample_id, random_state)
 
 
 def with_bounds_from(
@@ -390,23 +389,16 @@ def with_bounds_from(
     ValueError
         Constraints of another kind, of both kinds, or pairs with "==".
     """
-    wanted, rng = as_percentiles(percentiles), generator(random_state)
+    wanted, rng, points = as_percentiles(percentiles), generator(random_state), as_points("X", X)
     if self.where("is_comparison").all():
-        return _with_median_margin(self, X, sample_id)
+        located, kept = self.locate(row_names(X, self, sample_id), points.shape[0])
+        if located is None or not kept.all():
+            raise ValueError(f"triplets name samples that X does not have: {rows_text(np.flatnonzero(~kept))}.")
+        apart = sq_distances(points, located.index[:, 0], located.index[:, 1])
+        if not apart.any():
+            raise ValueError("triplets: anchor and near one are identical in X everywhere; give a margin.")
+        return replace(self, bound=np.full(self.n_constraints, -float(np.median(apart[apart > 0]))))
     if not self.where("is_sq_distance").all() or (self.sense == 0).any():
         raise ValueError("bounds from points are for pairs with <= and >=, or for comparisons; give others their own.")
-    points = as_points("X", X)
     near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), wanted, rng)
     return replace(self, bound=np.where(self.sense > 0, near, far))
-
-
-def _with_median_margin(rows: Constraints, X: Any, sample_id: Any) -> Constraints:
-    """Comparisons with the median squared distance of anchor and near one as margin."""
-    points = as_points("X", X)
-    located, kept = rows.locate(row_names(X, rows, sample_id), points.shape[0])
-    if located is None or not kept.all():
-        raise ValueError(f"triplets name samples that X does not have: {rows_text(np.flatnonzero(~kept))}.")
-    apart = sq_distances(points, located.index[:, 0], located.index[:, 1])
-    if not apart.any():
-        raise ValueError("triplets: anchor and near one are identical in X everywhere; give a margin.")
-    return replace(rows, bound=np.full(rows.n_constraints, -float(np.median(apart[apart > 0]))))

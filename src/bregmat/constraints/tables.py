@@ -64,56 +64,32 @@ class Row:
 class TableRows:
     """The constraints of a table, or of one of pairs or triplets, and the locations of their rows."""
 
-    rows: Any  # Constraints, whose bounds have no meaning if ``is_open``
+    name: Any  # of the table, for messages
+    rows: Any  # Constraints; if there are ``tuples``, their bounds follow from the points
     where: Callable[[int], str]  # the location of a constraint, such as "line 7" or "row 6"
-    samples: list[tuple[str, ...]]  # of each row, as words
     tuples: TupleTable | None = None  # how the table was read, if it is one of pairs or triplets
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the bounds follow from the points, by :meth:`Constraints.with_bounds_from`."""
-        return self.tuples is not None
-
-    def bounded(self, table: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
-        """The constraints, with bounds from the points if the table has none.
-
-        Parameters
-        ----------
-        table : object
-            Name of the table, for messages.
-        X, sample_id, random_state
-            As in :meth:`Constraints.with_bounds_from`.
-
-        Warns
-        -----
-        UserWarning
-            Rows of triplets were left out.
-        """
+    def bounded(self, X: Any, sample_id: Any, random_state: Any) -> Any:
+        """The constraints, with bounds from the points if the table has none; warns of rows of triplets that were left out."""
         if self.tuples is None:
             return self.rows
         if self.tuples.rows is not None:
-            warn_caller(f"{table} was read as {self.tuples.said}")
+            warn_caller(f"{self.name} was read as {self.tuples.said}")
         if X is None:
             raise TypeError(
-                f"{table}: pairs and triplets without bounds need X=, the points whose squared distances give the bounds."
+                f"{self.name}: pairs and triplets without bounds need X=, the points whose squared distances give the bounds."
             )
-        return self.measured(self.rows, X, sample_id, random_state)
+        return self.measured(X, sample_id, random_state)
 
-    def measured(self, rows: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
-        """Some of these rows, whose bounds are open, with bounds from the points.
-
-        Parameters
-        ----------
-        rows, X, sample_id, random_state
-            As in :meth:`bounded`.
-        """
+    def measured(self, X: Any, sample_id: Any = None, random_state: Any = 0) -> Any:
+        """The constraints of pairs or triplets, with bounds from the points."""
         assert self.tuples is not None
         if not self.tuples.is_graded:
-            return rows.with_bounds_from(X, sample_id=sample_id, random_state=random_state)
+            return self.rows.with_bounds_from(X, sample_id=sample_id, random_state=random_state)
         points = as_points("X", X)
         near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), PERCENTILES, generator(random_state))
         near, far = np.sqrt(near), np.sqrt(far)
-        return replace(rows, bound=np.square(near + rows.bound * (far - near)))
+        return replace(self.rows, bound=np.square(near + self.rows.bound * (far - near)))
 
 
 def table_rows(
@@ -167,34 +143,29 @@ def table_rows(
     at = where if kept is None else lambda row: where(int(kept[row]))  # some rows of triplets are left out
     place = at if path is None else lambda row: f"{path}, {at(row)}"
     rows = _Rows(cells, columns, place, {} if tuples is None else tuples.called)
-    samples = zip(*(cells[name].tolist() for name in SAMPLES))
-    words_of = [tuple(word for word in row if word) for row in samples]
-    return TableRows(make(**rows.arguments(id_type)), at, words_of, tuples)
+    return TableRows(header if path is None else path, make(**rows.arguments(id_type)), at, tuples)
 
 
 def words(column: Any) -> np.ndarray:
     """A column as the words of a .csv file; a missing cell is empty, a whole number has no decimal point."""
     array = np.asarray(column)
-    if array.dtype.kind == "f":
-        whole = np.isfinite(array) & (array == np.rint(array)) & (np.abs(array) < 2**53)
-        return np.array(["" if np.isnan(v) else str(int(v)) if w else repr(float(v)) for v, w in zip(array, whole)])
-    if array.dtype.kind in "OmM":
-        return np.array([_word(value) for value in array], dtype=str)
-    return array.astype(str)
+    if array.dtype.kind not in "fOmM":
+        return array.astype(str)
+    return np.array([_word(value) for value in (array.tolist() if array.dtype.kind == "f" else array)], dtype=str)
 
 
 def _word(value: Any) -> str:
     if is_missing(value):
         return ""
-    return str(int(value)) if isinstance(value, float | np.floating) and value == np.rint(value) else str(value)
+    if isinstance(value, float | np.floating) and value.is_integer() and abs(float(value)) < 2**53:
+        return str(int(value))
+    return str(value)
 
 
 def parse_sample_ids(values: Any) -> np.ndarray:
     """Sample ids from text: integers if all are written as integers ("7", not "007" or "7.0"), otherwise strings."""
     array = np.asarray(values)
-    if array.dtype.kind == "f" and (array == np.rint(array)).all():
-        return array.astype(np.int64)
-    if array.dtype.kind in "iu":
+    if array.dtype.kind in "iu" or (array.dtype.kind == "f" and (array == np.rint(array)).all()):
         return array.astype(np.int64)
     text = array.astype(str)
     try:
@@ -204,18 +175,14 @@ def parse_sample_ids(values: Any) -> np.ndarray:
     return numbers if (numbers.astype(str) == text).all() else text
 
 
+@dataclass(frozen=True, eq=False)
 class _Rows:
     """The cells of a table of constraints, which are checked column by column; every message names the place."""
 
-    def __init__(
-        self,
-        cells: dict[str, np.ndarray],
-        raw: Mapping[str, Any],
-        place: Callable[[int], str],
-        called: Mapping[str, str],
-    ) -> None:
-        self.cells, self.raw, self.place, self.called = cells, raw, place, called
-        self.n = len(cells["relation"])
+    cells: dict[str, np.ndarray]  # as words, empty where they are missing
+    raw: Mapping[str, Any]  # the same columns as they were given
+    place: Callable[[int], str]
+    called: Mapping[str, str]  # names of the columns of samples in the table
 
     def arguments(self, id_type: type | None) -> dict[str, Any]:
         names, code = np.unique(self.cells["relation"], return_inverse=True)
@@ -228,21 +195,38 @@ class _Rows:
                 self._wrong(code == k, f"{unknown}; known: {', '.join(known)}{extra}{like}")
         here = [known[str(name)] for name in names]
         index, ids = self._samples(here, code, id_type)
-        bound = self._bound(np.array(["" if r.bound is None else repr(r.bound) for r in here])[code])
-        self._wrong(
-            np.array([r.is_psd for r in here])[code] & (bound < 0),
-            "bound {bound} is negative; no positive semidefinite matrix can meet it",
-        )
+        bound = self._numbers("bound", np.array(["" if r.bound is None else repr(r.bound) for r in here])[code])
+        self._wrong(~np.isfinite(bound), "bound {bound} is not finite")
+        is_negative = np.array([r.is_psd for r in here])[code] & (bound < 0)
+        self._wrong(is_negative, "bound {bound} is negative; no positive semidefinite matrix can meet it")
+        sense = self._filled("sense", np.array([r.sense or "" for r in here])[code])
+        self._wrong(sense == "", 'the sense is empty; write "<=" (at most), ">=" (at least) or "==" (equal)')
+        self._wrong(~np.isin(sense, list(SENSES)), 'sense {sense} must be "<=", ">=" or "=="')
+        weight = self._numbers("weight", "1")
+        self._wrong(~(weight > 0), "weight {weight} must be positive (inf makes a constraint hard)")
         relations = table_of(*here)
         return {
             "relation": np.array([relations.index(r) for r in here], dtype=np.int8)[code],
             "index": index,
             "bound": bound,
-            "sense": self._sense(np.array([r.sense or "" for r in here])[code]),
-            "weight": self._weight(),
+            "sense": np.select([sense == symbol for symbol in SENSES], list(SENSES.values())).astype(np.int8),
+            "weight": weight,
             "ids": ids,
             "relations": relations,
         }
+
+    def _filled(self, name: str, default: Any) -> np.ndarray:
+        """The words of a column, with the default in empty cells."""
+        return np.where(self.cells[name] == "", default, self.cells[name])
+
+    def _numbers(self, name: str, default: Any) -> np.ndarray:
+        cells = self._filled(name, default)
+        self._wrong(cells == "", f"the {name} is empty; {{relation}} needs a number; {WITHOUT_BOUNDS}")
+        try:
+            return cells.astype(np.float64)
+        except ValueError:
+            self._wrong([not is_number_word(cell) for cell in cells], f"{name} {{{name}}} is not a number")
+            raise
 
     def _wrong(self, bad: Any, message: str) -> None:
         """Raise for the first bad row; the message may name cells of that row in braces."""
@@ -258,7 +242,7 @@ class _Rows:
     def _samples(
         self, here: list[Relation], code: np.ndarray, id_type: type | None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        index = np.full((self.n, 4), -1, dtype=np.int64)
+        index = np.full((len(code), 4), -1, dtype=np.int64)
         used = np.arange(4)[None, :] < np.array([relation.arity for relation in here])[code][:, None]
         for k, name in enumerate(SAMPLES):
             empty = self.cells[name] == ""
@@ -321,33 +305,6 @@ class _Rows:
         out = np.empty(len(values), dtype=object)
         out[:] = values
         return out
-
-    def _float(self, name: str, default: np.ndarray, message: str) -> np.ndarray:
-        cells = np.where((self.cells[name] == "") & (default != ""), default, self.cells[name])
-        try:
-            return cells.astype(np.float64)
-        except ValueError:
-            if name == "bound":
-                self._wrong(cells == "", f"the bound is empty; {{relation}} needs a number; {WITHOUT_BOUNDS}")
-            self._wrong(np.array([not is_number_word(cell) for cell in cells]), message)
-            raise
-
-    def _bound(self, default: np.ndarray) -> np.ndarray:
-        bound = self._float("bound", default, "bound {bound} is not a number")
-        self._wrong(~np.isfinite(bound), "bound {bound} is not finite")
-        return bound
-
-    def _weight(self) -> np.ndarray:
-        weight = self._float("weight", np.full(self.n, "1"), "weight {weight} is not a number")
-        self._wrong(~(weight > 0), "weight {weight} must be positive (inf makes a constraint hard)")
-        return weight
-
-    def _sense(self, default: np.ndarray) -> np.ndarray:
-        sense = np.where(self.cells["sense"] == "", default, self.cells["sense"])
-        self._wrong(sense == "", 'the sense is empty; write "<=" (at most), ">=" (at least) or "==" (equal)')
-        self._wrong(~np.isin(sense, list(SENSES)), 'sense {sense} must be "<=", ">=" or "=="')
-        names, code = np.unique(sense, return_inverse=True)
-        return np.array([SENSES[str(name)] for name in names], dtype=np.int8)[code]
 
 
 def _where(used: np.ndarray, bad: Any) -> np.ndarray:

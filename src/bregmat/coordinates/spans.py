@@ -15,7 +15,7 @@ from bregmat.base.linalg import dense, eigh, sq_norms
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import VANISHING
 from bregmat.constraints.terms import Terms
-from bregmat.operators.binding import Rounding
+from bregmat.operators.binding import PlacedPoints
 
 # Smallest eigenvalue of a Gram matrix, relative to the largest, for which ``Q / sqrt(values)`` is orthonormal to about twelve digits.
 # What is shorter is orthogonalised once more, and has a Gram matrix of its own.
@@ -40,16 +40,16 @@ class Span:
         return dense(self.vectors.T if self.coefficients is None else self.vectors.T @ self.coefficients)
 
 
-def span_of(Z: Any, touched: np.ndarray, terms: Terms | None) -> tuple[np.ndarray, Span, bool] | None:
+def span_of(Z: Any, terms: Terms | None) -> tuple[np.ndarray, Span, bool] | None:
     """Coordinates of vectors in an orthonormal basis of their span, the span, and whether the vectors are those of the terms.
 
-    The vectors are the touched points Z (n, d), whose row numbers are ``touched``, or the differences of these in the terms if those are
-    fewer. ``terms`` is None unless only differences of points matter. The result is None if all vectors are 0.
+    The vectors are the touched points Z (n, d), or the differences of these in the terms if those are fewer. ``terms`` is None unless
+    only differences of points matter. The result is None if all vectors are 0.
     """
     vectors, are_terms = Z, False
     if terms is not None and len(terms.row) < Z.shape[0]:
         are_terms = True
-        vectors = _differences(Z, np.searchsorted(touched, terms.a), np.searchsorted(touched, terms.b))
+        vectors = _differences(Z, terms.a, terms.b)
     in_basis = span_of_vectors(vectors)
     return None if in_basis is None else (*in_basis, are_terms)
 
@@ -94,7 +94,7 @@ def orthonormal(unit: Any) -> tuple[np.ndarray, Span]:
 def _differences(Z: Any, a: np.ndarray, b: np.ndarray) -> Any:
     """``z_a - z_b`` of data, dense or sparse; exactly 0 where rounding may be all that is left."""
     vectors = Z[a] - Z[b]
-    zero = Rounding(abs(Z)).vanishing(lambda part: dense(vectors[part]), sq_norms(vectors), a, b)
+    zero = PlacedPoints(Z).vanishing(lambda part: dense(vectors[part]), sq_norms(vectors), a, b)
     if not len(zero):
         return vectors
     kept = np.ones(len(a))

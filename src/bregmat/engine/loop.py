@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit, warns_if_interrupted
+from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit
 from bregmat.engine.problem import Certificate, Problem, Proof
-from bregmat.engine.result import Result, Run
+from bregmat.engine.result import Result
 from bregmat.engine.status import ExitReason, Record, Status
 
 CallBack = Callable[[Record], Any]
@@ -57,69 +57,7 @@ class Solver(Protocol):
     def step(self, problem: Any, state: Any) -> Any: ...
 
 
-@dataclass(eq=False, kw_only=True)
-class Outcome(Run):
-    """What the loop returns: the best certificate of a run, and how the run went.
-
-    ``exit_reason`` agrees with the certificate. It is TOLERANCE if the certificate proves a gap within the tolerance, however the
-    run ended. Otherwise it is TOLERANCE only if a stopping rule of the solver itself was met (``by_own_rule``).
-    """
-
-    certificate: Any  # the problem's own subclass of Certificate
-    state: Any = None  # last state of the solver
-    by_own_rule: bool = False  # whether the run ended by a stopping rule of the solver, which does not test the gap
-
-    def __post_init__(self) -> None:
-        reason = self.exit_reason
-        if self.status is Status.OPTIMAL and reason in (ExitReason.STALLED, ExitReason.MAX_ITER, ExitReason.TIME):
-            self.exit_reason = ExitReason.TOLERANCE
-        elif self.status in (Status.FEASIBLE, Status.UNKNOWN) and reason is ExitReason.TOLERANCE:
-            self.exit_reason = reason if self.by_own_rule else ExitReason.STALLED
-
-
 _R = TypeVar("_R", bound=Result)
-P = ParamSpec("P")
-
-
-def compose(cls: type[_R], run: Run, **point: Any) -> _R:
-    """The result of a run: every result is made here, from how the run went, its certificate and the point.
-
-    Parameters
-    ----------
-    cls : type
-        The kind of result. Its fields are taken from ``point``, or from the run and the certificate by the same names.
-    run : Outcome or Result
-        A run with its certificate, or a result of another kind that holds the same numbers.
-    point
-        What the certificate does not have: the point in the form and the units of the user.
-    """
-    parts = vars(run) | (vars(run.certificate) if isinstance(run, Outcome) else {}) | point
-    return cls(**{name: parts[name] for name in cls.__dataclass_fields__ if name in parts})
-
-
-# arguments of a call that steer the search and do not define the problem
-STEERING = frozenset(
-    [
-        "solver",
-        "tol",
-        "max_iter",
-        "max_seconds",
-        "warm_start",
-        "start",
-        "callback",
-        "executor",
-        "block_size",
-        "random_state",
-    ]
-)
-
-
-def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
-    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning.
-
-    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call.
-    """
-    return warns_if_interrupted(function, STEERING)
 
 
 @dataclass(eq=False)
@@ -164,25 +102,62 @@ class RunLog:
         self.history.append(row if self.units is None else self.units(row))
         return self.history[-1]
 
-    def outcome(
-        self, certificate: Any, tol: float, reason: ExitReason, solver: str, n_iter: int = 0, **more: Any
-    ) -> Outcome:
-        """The outcome of a run; its status is by default what the certificate proves.
 
-        Parameters
-        ----------
-        certificate, tol, reason, solver, n_iter, more
-            As in :class:`Outcome`.
-        """
-        run: dict[str, Any] = {
-            "tol": tol,
-            "n_iter": n_iter,
-            "seconds": self.seconds(),
-            "history": self.history,
-            "solver": solver,
-        }
-        run |= {"certificate": certificate, "status": certificate.status(tol), "exit_reason": reason}
-        return Outcome(**(run | more))
+@dataclass(frozen=True, eq=False)
+class Run:
+    """How a run went: its best certificate, what is proven, and why it stopped.
+
+    Attributes
+    ----------
+    status : Status
+        That of the proof, if there is one; otherwise what the certificate proves.
+    exit_reason : ExitReason
+        TOLERANCE if the certificate proves a gap within the tolerance, unless the run was interrupted; otherwise it is TOLERANCE only if a
+        stopping rule of the solver itself was met.
+    """
+
+    log: RunLog
+    certificate: Any  # the problem's own subclass of Certificate
+    tol: float
+    reason: ExitReason  # why the solver took no further step
+    solver: str
+    n_iter: int = 0
+    proof: Proof | None = None  # that the problem is infeasible or unbounded
+    by_own_rule: bool = False  # whether TOLERANCE means a stopping rule of the solver, which does not test the gap
+    trace: dict[str, np.ndarray] = field(default_factory=dict)
+    state: Any = None  # last state of the solver
+    status: Status = field(init=False)
+    exit_reason: ExitReason = field(init=False)
+
+    def __post_init__(self) -> None:
+        status = self.certificate.status(self.tol) if self.proof is None else self.proof.status
+        reason = self.reason
+        if status is Status.OPTIMAL and reason in (ExitReason.STALLED, ExitReason.MAX_ITER, ExitReason.TIME):
+            reason = ExitReason.TOLERANCE
+        elif status in (Status.FEASIBLE, Status.UNKNOWN) and reason is ExitReason.TOLERANCE and not self.by_own_rule:
+            reason = ExitReason.STALLED
+        vars(self).update(status=status, exit_reason=reason)
+
+
+def compose(cls: type[_R], run: Run | Result, **point: Any) -> _R:
+    """The result of a run: every result is made here, from how the run went, its certificate and the point.
+
+    Parameters
+    ----------
+    cls : type
+        The kind of result. Its fields are taken from ``point``, or from the run and the certificate by the same names.
+    run : Run or Result
+        A run, or a result of another kind that holds the same numbers.
+    point
+        What the certificate does not have: the point in the form and the units of the user.
+    """
+    parts = vars(run)
+    if isinstance(run, Run):
+        conflict = run.proof.rows if run.proof is not None and len(run.proof.rows) else None
+        how = {"history": run.log.history, "seconds": run.log.seconds(), "conflict": conflict}
+        parts = parts | vars(run.certificate) | how
+    parts = parts | point
+    return cls(**{name: parts[name] for name in cls.__dataclass_fields__ if name in parts})
 
 
 @on_one_blas_thread
@@ -192,11 +167,9 @@ def solve(
     *,
     tol: float = 1e-6,
     max_iter: int | None = None,
-    max_seconds: float | None = None,
     start: Any = None,
-    callback: CallBack | None = None,
     log: RunLog | None = None,
-) -> Outcome:
+) -> Run:
     """Run a solver until its point is certified to ``tol`` or a limit is reached.
 
     It never raises for a numerical outcome and never prints. A KeyboardInterrupt, or a callback that returns True, ends the run
@@ -212,19 +185,14 @@ def solve(
         Relative gap at which the run stops; dimensionless.
     max_iter : int, optional
         Limit on steps; by default the solver's own.
-    max_seconds : float, optional
-        Limit on wall time.
     start : optional
         A warm start for the solver's ``init``: dual weights, shape (c,), for (P). Copied.
-    callback : callable, optional
-        Called with each :class:`Record`.
     log : RunLog, optional
-        The log of a run that this one continues; replaces ``max_seconds`` and ``callback``.
+        With the limit on wall time, the callback, and the steps of runs before this one.
     """
     solver.check(problem)
-    log = RunLog(callback, max_seconds) if log is None else log
     limit = solver.max_iter if max_iter is None else max_iter
-    return _loop(problem, solver, tol, limit, limit, start, log)
+    return _loop(problem, solver, tol, limit, limit, start, RunLog() if log is None else log)
 
 
 class Method(Protocol):
@@ -267,8 +235,8 @@ def repeat(method: Method, limit: int, log: RunLog) -> tuple[ExitReason, int]:
             return ExitReason.NONFINITE, iteration
 
 
-def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, start: Any, log: RunLog) -> Outcome:
-    """The outcome of a solver that can solve the problem, with its best certificate.
+def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, start: Any, log: RunLog) -> Run:
+    """Run a solver that can solve the problem.
 
     It takes at most ``limit`` steps, and only ``share`` of them if the signal does not fall fast.
     """
@@ -281,38 +249,27 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
                 raise NoStart(
                     f"{solver.name} has no first point ({error}): scale the data and the bounds towards 1."
                 ) from error
-        run = _Run(problem, solver, tol, share, log, state)
-        reason, iteration = repeat(run, limit, log)
-        if reason is ExitReason.NONFINITE and run.proof is not None:
+        method = _SolverMethod(problem, solver, tol, share, log, state)
+        reason, iteration = repeat(method, limit, log)
+        if reason is ExitReason.NONFINITE and method.proof is not None:
             reason = ExitReason.CERTIFICATE
-        state = run.state
+        state = method.state
         with time_limit(max(max_seconds - log.seconds(), CLOSING * max_seconds)):
             if reason is ExitReason.TIME:
                 problem.conclude(state)
-            if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
-                run.certify()
-    assert run.best is not None
-    best, status, rows = run.best, run.best.status(tol), None
-    if run.proof is not None:
-        status, rows = run.proof.status, run.proof.rows
-        best = replace(best, dual=run.proof.dual, upper=np.inf)
-    return log.outcome(
-        best,
-        tol,
-        reason,
-        solver.name,
-        iteration,
-        status=status,
-        conflict=rows,
-        trace=dict(state.trace),
-        state=state,
-        by_own_rule=reason is ExitReason.TOLERANCE and state.finished,
-    )
+            if method.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
+                method.certify()
+    best, proof = method.best, method.proof
+    assert best is not None
+    if proof is not None:
+        best = replace(best, dual=proof.dual, upper=np.inf)
+    how = {"proof": proof, "by_own_rule": state.finished, "trace": dict(state.trace), "state": state}
+    return Run(log, best, tol, reason, solver.name, iteration, **how)
 
 
 @dataclass(eq=False)
-class _Run:
-    """One run of a solver: its state, its best certificate, and a proof of infeasibility if one is found."""
+class _SolverMethod:
+    """A solver as a method that :func:`repeat` drives: its state, its best certificate, and a proof of infeasibility if there is one."""
 
     problem: Problem
     solver: Solver
@@ -401,7 +358,7 @@ class _Run:
 
 def solve_sequence(
     problem: Problem, plan: Sequence[tuple[Solver, int]], *, tol: float, log: RunLog, start: Any = None
-) -> Outcome:
+) -> Run:
     """Try solvers one after the other until the problem is solved; one history, and the best certificate of all runs.
 
     A solver that is tried again starts from the dual weights of the best certificate.
@@ -415,7 +372,7 @@ def solve_sequence(
     tol, log, start
         As in :func:`solve`.
     """
-    best: Outcome | None = None
+    best: Run | None = None
     limit = log.before + plan[-1][1]
     for k, (solver, share) in enumerate(plan):
         left = limit - log.before
@@ -424,34 +381,26 @@ def solve_sequence(
         if best is not None and solver in [before for before, _ in plan[:k]]:
             start = best.certificate.dual
         try:
-            outcome = _loop(problem, solver, tol, left, min(share, left), start, log)
-        except KeyboardInterrupt:  # while the next solver was starting: the outcome of the last one is kept
+            run = _loop(problem, solver, tol, left, min(share, left), start, log)
+        except KeyboardInterrupt:  # while the next solver was starting: the run of the last one is kept
             if best is None:
                 raise
             take_interrupt()
-            return replace(best, exit_reason=ExitReason.INTERRUPTED)
+            return replace(best, reason=ExitReason.INTERRUPTED)
         except NoStart:  # another solver may have a first point
             if best is None and k + 1 == len(plan):
                 raise
             continue
-        log.before += outcome.n_iter
-        best = outcome if best is None else _continued(best, outcome)
+        log.before += run.n_iter
+        best = run if best is None else _continued(best, run)
         if best.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED) or best.exit_reason in ENDED:
             break
     assert best is not None
     return best
 
 
-def _continued(first: Outcome, then: Outcome) -> Outcome:
-    """The outcome of two runs with one log: the better point and the better bound, or the second run's proof of infeasibility."""
-    joined, status = then.certificate, then.status
-    if status not in (Status.INFEASIBLE, Status.UNBOUNDED):
-        joined = first.certificate.joined(then.certificate)
-        status = joined.status(then.tol)
-    return replace(
-        then,
-        certificate=joined,
-        status=status,
-        n_iter=first.n_iter + then.n_iter,
-        solver=f"{first.solver} + {then.solver}",
-    )
+def _continued(first: Run, then: Run) -> Run:
+    """Two runs with one log as one: the better point and the better bound, or the second run's proof of infeasibility."""
+    joined = then.certificate if then.proof is not None else first.certificate.joined(then.certificate)
+    n_iter, solver = first.n_iter + then.n_iter, f"{first.solver} + {then.solver}"
+    return replace(then, certificate=joined, n_iter=n_iter, solver=solver)

@@ -109,10 +109,10 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """A proof that a problem is infeasible or unbounded: its weights, and the rows with a weight."""
+    """A proof that a problem is infeasible or unbounded: its weights, and the rows with a weight, if these are weights of rows."""
 
     dual: np.ndarray
-    rows: np.ndarray
+    rows: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     status: Status = Status.INFEASIBLE
 
 
@@ -126,8 +126,8 @@ class Problem(ABC):
 
     @property
     def certifies_cheaply(self) -> bool:
-        """Whether every step is certified if there is a callback."""
-        return True
+        """Whether every step is certified if there is a callback; if a row is hard, a certificate restores it, which costs more."""
+        return self.is_always_feasible
 
     @abstractmethod
     def certify(self, state: Any) -> Certificate:

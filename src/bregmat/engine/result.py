@@ -52,22 +52,7 @@ class Kind:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Run:
-    """How a run went and what it proved, without the numbers; see :class:`Result` for the attributes."""
-
-    status: Status
-    exit_reason: ExitReason
-    tol: float = np.nan
-    n_iter: int = 0
-    seconds: float = 0.0
-    history: list[Record] = field(default_factory=list)
-    solver: str = ""
-    conflict: np.ndarray | None = None
-    trace: dict[str, np.ndarray] = field(default_factory=dict)
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class Result(Run):
+class Result:
     """The attributes that all results have in common; subclasses add the point.
 
     Attributes
@@ -111,6 +96,15 @@ class Result(Run):
     True
     """
 
+    status: Status
+    exit_reason: ExitReason
+    tol: float = np.nan
+    n_iter: int = 0
+    seconds: float = 0.0
+    history: list[Record] = field(default_factory=list)
+    solver: str = ""
+    conflict: np.ndarray | None = None
+    trace: dict[str, np.ndarray] = field(default_factory=dict)
     objective: float
     dual_bound: float
     gap: float

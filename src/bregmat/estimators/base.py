@@ -8,16 +8,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from bregmat.base.checks import check_integer, check_limits, check_random_state
+from bregmat.base.checks import as_column, check_integer, check_limits, check_random_state
 from bregmat.base.points import check_numeric
-from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt
+from bregmat.base.threads import InterruptWarning, call_under_way, on_one_blas_thread, warn_caller
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.kernels import KernelFunction
@@ -58,7 +58,10 @@ class AllOrNothing:
                 return
             call.is_interrupted = is_outermost  # an inner fit raises again below; the outermost one warns
         text = f"{type(self).__name__} was interrupted {self._progress()}"
-        raise_interrupt(text, warn=not is_outermost)
+        if is_outermost:
+            with suppress(InterruptWarning):  # if warnings are errors, the interrupt is raised all the same
+                warn_caller(text, InterruptWarning)
+        raise KeyboardInterrupt(text)
 
     def _forget(self) -> None:
         """Delete every fitted attribute."""
@@ -136,6 +139,13 @@ def validated(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) 
     if type(X) is not np.ndarray or X.dtype.kind not in "biuf":
         check_numeric(name, X)
     return validate_data(estimator, X, *y, **{"dtype": np.float64} | options)
+
+
+def sample_weights(sample_weight: Any, n: int) -> np.ndarray:
+    """Checked weights of n points, at least 0; ones if there are none."""
+    if sample_weight is None:
+        return np.ones(n)
+    return as_column("sample_weight", sample_weight, n, per="row of X", scalar=True, lowest=0.0)
 
 
 def check_labelled(estimator: Any, y: Any, *, but: str = "") -> None:

@@ -1,13 +1,13 @@
-"""MetricLearner for points in blocks: labels, neighbours and the problem. The same constraints are drawn as in memory.
+"""MetricLearner for points in blocks: neighbours and the problem. The same constraints are drawn as in memory.
 
-The process that calls ``fit`` receives counts of classes, the points that are drawn, and the constraints between them. It does
-not hold the points or the constraints of all blocks.
+The process that calls ``fit`` has the labels, the points that are drawn, and the constraints between them. It does not hold the points
+of all blocks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,19 +21,13 @@ from bregmat.coordinates.priors import Factor
 from bregmat.estimators.given import given_constraints, nothing_given
 from bregmat.estimators.linear_maps import (
     factor_of,
+    given_prior,
     inverse_covariance,
     inverse_deviations,
 )
 from bregmat.estimators.task import Task, TrainingProblem
-from bregmat.from_labels.groups import (
-    ALONE,
-    LabelGroups,
-    check_groups,
-    label_codes,
-    too_few_labelled,
-    warn_of_points,
-)
-from bregmat.from_labels.neighbors import BLOCK, Neighbors, Space
+from bregmat.from_labels.groups import LabelGroups, label_codes, too_few_labelled
+from bregmat.from_labels.neighbors import BLOCK, Neighbors
 from bregmat.nearest import nearest_metric
 from bregmat.sharded.points import PointBlock, PointsInBlocks
 
@@ -42,160 +36,6 @@ if TYPE_CHECKING:  # which imports this module where points are in blocks
 
 MOST_CLASSES = 10_000
 QUERIES = 1_000_000  # numbers in the points whose neighbours are searched at a time: every block receives 8 MB
-
-
-# ---------------------------------------------------------------------- labels
-@dataclass(frozen=True, eq=False)
-class BlockLabels:
-    """Classes of points in blocks.
-
-    Attributes
-    ----------
-    points : PointsInBlocks
-        With their labels.
-    codes : Expression
-        Class of each point of a block, -1 unlabelled.
-    counts : ndarray of int, shape (blocks, k)
-    """
-
-    points: PointsInBlocks
-    codes: Any
-    counts: np.ndarray
-    target_type: ClassVar[str] = "class"
-
-    @classmethod
-    def of(cls, points: PointsInBlocks, unlabeled: Any) -> BlockLabels:
-        """Labels as class numbers, in the order of their first appearance as in memory."""
-        distinct = points.reduce(_distinct, combine=_merged)
-        if len(distinct) > MOST_CLASSES:
-            raise ValueError(
-                f"y must hold class labels where points are in blocks; got more than {MOST_CLASSES} different values. Numbers and sets "
-                "of labels need X and y in memory."
-            )
-        values = np.empty(len(distinct), dtype=object)
-        values[:] = distinct
-        code = label_codes(values, unlabeled=unlabeled) if len(values) else np.zeros(0, np.int64)
-        codes = points.cached(_codes, dict(zip(distinct, code.tolist())))
-        counts = np.array(points.reduce(_counts, codes, int(code.max(initial=-1)) + 1))
-        if counts.sum() < 2:
-            raise too_few_labelled(int(counts.sum()), points.shape[0], unlabeled)
-        return cls(points, codes, counts)
-
-    def code_of(self, numbers: np.ndarray) -> np.ndarray:
-        """Classes of some rows."""
-        wanted, place = np.unique(numbers, return_inverse=True)
-        return np.concatenate(self.points.reduce(_codes_at, self.codes, wanted))[place]
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Number of points of each class, shape (k,)."""
-        return self.counts.sum(axis=0)
-
-    @property
-    def labelled(self) -> Ranked:
-        """Row numbers of the labelled points, ascending."""
-        return Ranked(self, np.arange(self.counts.shape[1]), is_by_class=False)
-
-    @property
-    def ordered(self) -> Ranked:
-        """Row numbers of the labelled points, class by class."""
-        return Ranked(self, np.arange(self.counts.shape[1]))
-
-    def of_rows(self, numbers: np.ndarray) -> LabelGroups:
-        """Classes of some rows, in memory."""
-        return LabelGroups(self.code_of(numbers), LabelGroups(np.arange(self.counts.shape[1])).relation)
-
-    def compared(self, max_points: float, rng: Any, *, warn: bool) -> np.ndarray:
-        """Points that are not alone in their class, as :meth:`LabelGroups.compared` draws them."""
-        able = np.flatnonzero(self.sizes > 1)
-        check_groups(len(self.sizes) > 1, len(able) > 0, "labelled point")
-        ranked, alone = Ranked(self, able, is_by_class=False), Ranked(self, np.flatnonzero(self.sizes == 1))
-        if warn and len(alone):
-            warn_of_points(np.sort(alone[:]), ALONE)
-        return (
-            ranked[:]
-            if len(ranked) <= max_points
-            else ranked[np.sort(rng.choice(len(ranked), size=max_points, replace=False))]
-        )
-
-
-class Ranked:
-    """Row numbers of the points of some classes, ascending or class by class; indexing reads the blocks for the wanted ones.
-
-    Parameters
-    ----------
-    labels : BlockLabels
-    classes : ndarray of int
-        The points of other classes are left out.
-    is_by_class : bool
-        Whether to order points by class.
-    """
-
-    def __init__(self, labels: BlockLabels, classes: np.ndarray, is_by_class: bool = True) -> None:
-        self.labels, self.classes, self.is_by_class = labels, classes, is_by_class
-        counts = labels.counts[:, classes]
-        if not is_by_class:
-            counts = counts.sum(axis=1, keepdims=True)
-        ends = np.cumsum(counts.T.ravel()).reshape(counts.T.shape).T
-        self.starts, self.length = ends - counts, int(counts.sum())  # of each class in each block
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, places: Any) -> np.ndarray:
-        places = np.arange(self.length)[places] if isinstance(places, slice) else np.asarray(places)
-        wanted, back = np.unique(places, return_inverse=True)
-        labels = self.labels
-        ranked = labels.points.reduce(_ranked, labels.codes, self.classes, self.starts, self.is_by_class, wanted)
-        rows = np.empty(len(wanted), np.int64)
-        for at, numbers in ranked:
-            rows[at] = numbers
-        return rows[back]
-
-
-def _distinct(block: PointBlock) -> list[Any]:
-    """Different known labels of a block in the order of their first appearance, at most one more than is allowed."""
-    assert block.y is not None
-    label_codes(block.y, unlabeled=None)  # raises if they are no classes
-    known = [value for value in dict.fromkeys(block.y.tolist()) if value is not None and value == value]
-    return known[: MOST_CLASSES + 1]
-
-
-def _merged(a: list[Any], b: list[Any]) -> list[Any]:
-    """Different labels of two blocks."""
-    return list(dict.fromkeys(a + b))[: MOST_CLASSES + 1]
-
-
-def _codes(block: PointBlock, table: dict[Any, int]) -> np.ndarray:
-    """Class numbers of the points of a block, -1 for unknown ones."""
-    assert block.y is not None
-    return np.array([table.get(value, -1) for value in block.y.tolist()], dtype=np.int64)
-
-
-def _counts(block: PointBlock, codes: np.ndarray, k: int) -> list[np.ndarray]:
-    """Number of points of each class in a block."""
-    return [np.bincount(codes[codes >= 0], minlength=k)]
-
-
-def _codes_at(block: PointBlock, codes: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
-    """Class numbers of those of some rows (ascending) that are in the block."""
-    a, b = np.searchsorted(numbers, [block.first, block.first + len(codes)])
-    return [codes[numbers[a:b] - block.first]]
-
-
-def _ranked(
-    block: PointBlock, codes: np.ndarray, classes: np.ndarray, starts: np.ndarray, is_by_class: bool, wanted: np.ndarray
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Positions in ``wanted`` whose points are in this block, and the row numbers of these points."""
-    rows = np.flatnonzero(np.isin(codes, classes))
-    group = np.searchsorted(classes, codes[rows]) if is_by_class else np.zeros(len(rows), np.int64)
-    order = np.argsort(group, kind="stable")
-    rows, group = rows[order], group[order]
-    within = np.arange(len(rows)) - np.searchsorted(group, group)
-    places = starts[block.number][group] + within
-    at = np.searchsorted(places, wanted)
-    here = (at < len(places)) & (places[np.minimum(at, len(places) - 1)] == wanted) if len(places) else at < 0
-    return [(np.flatnonzero(here), block.first + rows[at[here]])]
 
 
 # ---------------------------------------------------------------------- neighbours
@@ -216,9 +56,11 @@ def _mapped(block: PointBlock, P: Any) -> np.ndarray:
 
 
 def _nearest(
-    block: PointBlock, codes: np.ndarray, Z: np.ndarray, Q: np.ndarray, numbers: np.ndarray, kind: np.ndarray, k: Any
+    block: PointBlock, Z: np.ndarray, Q: np.ndarray, numbers: np.ndarray, kind: np.ndarray, k: Any
 ) -> list[np.ndarray]:
     """Up to ``k[0]`` points of the same class and ``k[1]`` of others in this block for each of some points Q (m, r)."""
+    assert block.y is not None  # class numbers
+    codes = block.y
     known = np.flatnonzero(codes >= 0)
     closest = [np.broadcast_to(np.array([np.inf, -1.0, 0.0])[:, None, None], (3, len(Q), n)).copy() for n in k]
     sizes = sq_norms(Z[known])
@@ -239,34 +81,35 @@ def _nearest(
 
 
 @dataclass(frozen=True, eq=False)
-class BlockSpace(Space):
+class BlockSpace:
     """Points in blocks, mapped by P (d, r), or as they are; all blocks are searched for neighbours.
+
+    It has the methods of a :class:`bregmat.from_labels.neighbors.Space` that comparisons need.
 
     Attributes
     ----------
     points : PointsInBlocks
     P : ndarray, shape (d, r), or None
-    among : ndarray of int or Ranked
+    among : ndarray of int
         Row numbers of the labelled points.
     """
 
     points: PointsInBlocks
     P: np.ndarray | None
-    among: Any
+    among: np.ndarray
 
-    def nearest(self, groups: BlockLabels, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
+    def nearest(self, groups: LabelGroups, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
         """Exact neighbours: every block is searched, for some of the points at a time.
 
         Parameters
         ----------
-        groups : BlockLabels
-        points, n_alike, n_apart
+        groups, points, n_alike, n_apart
             As in :meth:`bregmat.from_labels.neighbors.Space.nearest`.
         """
-        Z, kind, parts = self.points.cached(_mapped, self.P), groups.code_of(points), []
+        Z, kind, parts = self.points.cached(_mapped, self.P), groups.codes[points], []
         for part in blocks(len(points), self.points.shape[1], QUERIES):
             query = self._read(points[part]), points[part], kind[part]
-            parts.append(self.points.reduce(_nearest, groups.codes, Z, *query, (n_alike, n_apart), combine=_joined))
+            parts.append(self.points.reduce(_nearest, Z, *query, (n_alike, n_apart), combine=_joined))
         near, far = [np.concatenate([one[which] for one in parts], axis=1) for which in (0, 1)]
         sq, rows, size = far[0], far[1].astype(np.int64), sq_norms(self._read(points))
         coincides = (rows >= 0) & (sq <= IDENTICAL * (size[:, None] + far[2]))
@@ -347,6 +190,19 @@ class BlockProblem(TrainingProblem):
 
 
 # ---------------------------------------------------------------------- the fit
+def _labels(codes: np.ndarray, unlabeled: Any) -> LabelGroups:
+    """Which points belong together, from their class numbers."""
+    if codes.max(initial=-1) >= MOST_CLASSES:
+        raise ValueError(
+            f"y must hold class labels where points are in blocks; got more than {MOST_CLASSES} different values. Numbers and sets "
+            "of labels need X and y in memory."
+        )
+    labels = LabelGroups(codes)
+    if len(labels.labelled) < 2:
+        raise too_few_labelled(len(labels.labelled), len(codes), unlabeled)
+    return labels
+
+
 def fit_in_blocks(
     learner: MetricLearner,
     X: Any,
@@ -367,7 +223,7 @@ def fit_in_blocks(
     refused : dict
         Arguments of ``fit`` by name that must be None.
     """
-    learner._check_parameters()
+    settings = learner._check_parameters()
     for name, value in refused.items():
         if value is not None:
             raise TypeError(f"{name} is not taken where points are processed in blocks.")
@@ -375,7 +231,9 @@ def fit_in_blocks(
         raise ValueError("warm_start=True is not taken where points are processed in blocks: leave it False.")
     if y is None and constraints is None:
         raise nothing_given(learner)
-    points = PointsInBlocks(X, None if learner.n_constraints == 0 else y, executor, block_size)
+    # classes are numbered here, where y is; each block receives the numbers of its points
+    codes = None if y is None or learner.n_constraints == 0 else label_codes(y, unlabeled=learner.unlabeled)
+    points = PointsInBlocks(X, codes, executor, block_size)
     learner._checked_points(points.example)
     located: Any = constraints
     learner.n_dropped_constraints_ = 0
@@ -383,10 +241,11 @@ def fit_in_blocks(
         located, learner.n_dropped_constraints_ = given_constraints(constraints, None, points.shape[0])
     elif y is not None:
         raise TypeError("constraints must be in memory to be joined with those drawn from y: leave out one of them.")
-    labels = None if y is None or learner.n_constraints == 0 else BlockLabels.of(points, learner.unlabeled)
-    task = Task(learner, points, located, labels)
-    task = replace(task, candidate=learner._choose(task, None))
-    d, name = points.shape[1], learner.prior_
-    prior = learner._given_prior(d) if name == "given" else block_prior(points, name)
-    problem = BlockProblem(points, prior, block_size)
-    learner._keep_all(problem, task, *learner._learn(problem, task))
+    labels = None if codes is None else _labels(codes, learner.unlabeled)
+
+    def problem_of(task: Task) -> BlockProblem:
+        name = task.candidate.prior or "identity"
+        prior = given_prior(learner.prior, points.shape[1]) if name == "given" else block_prior(points, name)
+        return BlockProblem(points, prior, block_size)
+
+    learner._fit_task(Task(learner, points, located, labels, settings, is_in_blocks=True), None, problem_of)

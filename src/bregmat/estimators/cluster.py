@@ -17,12 +17,12 @@ from sklearn.utils import check_random_state as random_state_of
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from bregmat.base.checks import as_column, check_integer, check_positive, check_random_state, to_numpy
+from bregmat.base.checks import check_integer, check_positive, check_random_state, to_numpy
 from bregmat.base.linalg import dense, sq_norms
 from bregmat.base.points import copied_to_host
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.base.tolerances import RANK_TOL
-from bregmat.estimators.base import AllOrNothing, KernelEstimator, validated
+from bregmat.estimators.base import AllOrNothing, KernelEstimator, sample_weights, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_entries, check_given
@@ -152,9 +152,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
                 raise ValueError(f"{name} must be at most n_samples={n}, the number of points; got {value}.")
         if base.is_precomputed:
             check_given(X)
-        weights = np.ones(n)
-        if sample_weight is not None:
-            weights = as_column("sample_weight", sample_weight, n, per="row of X", scalar=True, lowest=0)
+        weights = sample_weights(sample_weight, n)
         if not weights.sum() > 0:
             raise ValueError("sample_weight must not be zero for every point.")
         rng = random_state_of(self.random_state)

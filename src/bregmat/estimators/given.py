@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 from sklearn.utils import get_tags
 
-from bregmat.base.checks import as_column, rows_text, similar_name
+from bregmat.base.checks import rows_text, similar_name
 from bregmat.base.html import listed
 from bregmat.constraints.columns import check_unique
 from bregmat.constraints.constraints import Constraints
+from bregmat.estimators.base import sample_weights
 
 
 def point_weights(sample_weight: Any, n: int) -> np.ndarray:
     """Weights of points: those that are not 0 have mean 1."""
-    weight = as_column("sample_weight", sample_weight, n, per="row of X", scalar=True, lowest=0.0)
+    weight = sample_weights(sample_weight, n)
     if not weight.any():
         raise ValueError("sample_weight must not be zero for every row of X: no point with a weight is left.")
     top = weight.max()  # so that the sum does not overflow

@@ -18,7 +18,6 @@ from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import KernelEstimator, validated
 from bregmat.estimators.learned_kernel import FactorMap, SpanMap, kernel_problem
 from bregmat.estimators.learner import ConstraintLearner
-from bregmat.estimators.selection import Trials
 from bregmat.estimators.task import Candidate, Task, TrainingProblem
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
@@ -171,7 +170,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
         return X
 
     def _problem(self, task: Task) -> TrainingProblem:
-        return kernel_problem(task.X, self._fit_base, self)
+        return kernel_problem(task, self._fit_base)
 
     def _candidates(self, task: Task) -> list[Candidate]:
         left_out = set()
@@ -181,18 +180,15 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
             left_out.add("neighbors")
         return [one for one in CANDIDATES if one.strategy not in left_out]
 
-    def _trials(self, quick: Any, sample: Task, task: Task) -> Trials:
-        quick._fit_base = self._fit_base
-        return super()._trials(quick, sample, task)
-
     def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
         self._fit_map: FactorMap = problem.map_of(result)
-        self.captured_trace_: float = self._fit_map.captured
+        self.captured_trace_: float = problem.captured
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_parameters(self) -> dict[str, Any]:
+        settings = super()._check_parameters()
         check_integer("rank", self.rank, 1)
         self._kernel_function()
+        return settings
 
     @property
     def _accept_sparse(self) -> str | bool:

@@ -5,11 +5,10 @@ Kulis 2009, section 6.1, and the kernelised form of Davis 2007.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,11 +23,10 @@ from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.task import Task, TrainingProblem
-from bregmat.from_labels.neighbors import PointSpace, SpaceInMemory
+from bregmat.from_labels.neighbors import PointSpace, Space
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.objective.divergences import DIVERGENCES
 
 REST_TOL = 1e-10  # squared distance to the span of the points in constraints, relative to the largest k(x, x), that may be rounding
 
@@ -42,11 +40,6 @@ class FactorMap:
     result: MatrixResult
     width: int  # number of columns that ``result.transform`` expects
     train: Any = field(default=None, kw_only=True)  # the training points, if the map needs them
-
-    @property
-    def captured(self) -> float:
-        """Fraction of the trace of the prior kernel that its approximation contains."""
-        return 1.0
 
     def transform(self, X: Any) -> np.ndarray:
         """Features of the learned kernel, shape (n, r)."""
@@ -81,10 +74,6 @@ class LowRankMap(FactorMap):
     points: Any  # the pivots, or their column numbers
     pivots: Pivots
 
-    @property
-    def captured(self) -> float:
-        return self.pivots.captured
-
     def coordinates(self, X: Any) -> np.ndarray:
         """``g(x)`` as rows."""
         return self.pivots.coordinates(self.base.columns(X, self.points))
@@ -100,10 +89,6 @@ class SpanMap(LowRankMap):
 
     ``k(x, y) = k0(x, y) + g(x)' (B B' - I) g(y)``, which is ``k0(x, y) + k0(x, S) C k0(S, y)``.
     """
-
-    @property
-    def captured(self) -> float:
-        return 1.0
 
     @cached_property
     def change(self) -> np.ndarray:
@@ -168,16 +153,13 @@ class SpanMap(LowRankMap):
 
 
 # ---------------------------------------------------------------------- forms of learning
-def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> FactorProblem | SpanProblem:
+def kernel_problem(task: Task, base: KernelFunction) -> FactorProblem | SpanProblem:
     """The problem in the form that the data and the parameters ask for (see :class:`KernelLearner`)."""
-    (n, d), rank = X.shape, learner.rank
+    X, rank = task.X, task.learner.rank
+    n, d = X.shape
     if rank is None and base.kernel != "linear":
         return SpanProblem(X, base)
-    if (
-        rank is None
-        and (d > n or sp.issparse(X))
-        and not DIVERGENCES.resolve(learner._divergence).is_congruence_invariant
-    ):
+    if rank is None and (d > n or sp.issparse(X)) and not task.settings["divergence"].is_congruence_invariant:
         rank = min(n, d)  # nothing of size d x d is formed
     if rank is None:
         return FactorProblem(X)
@@ -185,11 +167,11 @@ def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> FactorProblem 
         raise ValueError(f"rank must be at most {n}, the number of training points; got {rank}.")
     tol = max(RANK_TOL, base.rounding)
     G0, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), int(rank), tol=tol)
-    return LowRankProblem(G0, X, base, pivots)
+    return FactorProblem(G0, (base, base.points(X, pivots.rows), pivots), pivots.captured)
 
 
 @dataclass(eq=False)
-class KernelSpace(SpaceInMemory):
+class KernelSpace(Space):
     """Points of a kernel: ``block`` gives the kernel values for two arrays of row numbers."""
 
     block: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -216,19 +198,22 @@ class KernelSpace(SpaceInMemory):
         return self.close_sq_distances(i, j) == 0.0
 
 
-class KernelProblem(TrainingProblem):
-    """A problem whose results are kernels on any points."""
-
-    @abstractmethod
-    def map_of(self, result: MatrixResult) -> FactorMap:
-        """The learned kernel on any points."""
-
-
 @dataclass(frozen=True, eq=False)
-class FactorProblem(KernelProblem):
-    """X is a factor of the prior kernel."""
+class FactorProblem(TrainingProblem):
+    """G0 is a factor of the prior kernel, or of an approximation that is computed from some columns of it.
+
+    Attributes
+    ----------
+    G0 : ndarray, memmap or scipy.sparse, shape (n, r)
+    columns : (KernelFunction, array, Pivots) or None
+        Of an approximation: the prior kernel, the pivots as points or column numbers, and their factorisation.
+    captured : float
+        Fraction of the trace of the prior kernel that its approximation contains.
+    """
 
     G0: Any
+    columns: tuple[KernelFunction, Any, Pivots] | None = None
+    captured: float = 1.0
 
     def space(self, result: MatrixResult | None, among: np.ndarray) -> PointSpace:
         if result is None:
@@ -243,28 +228,18 @@ class FactorProblem(KernelProblem):
         return nearest_kernel(Factor(self.G0), rows, **settings)
 
     def map_of(self, result: MatrixResult) -> FactorMap:
-        return FactorMap(result, self.G0.shape[1])
-
-
-@dataclass(frozen=True, eq=False)
-class LowRankProblem(FactorProblem):
-    """A factor of an approximation that is computed from some columns of the prior kernel."""
-
-    X: Any
-    base: KernelFunction
-    pivots: Pivots
-
-    def map_of(self, result: MatrixResult) -> FactorMap:
-        pivots = self.pivots
-        return LowRankMap(result, len(pivots.rows), self.base, self.base.points(self.X, pivots.rows), pivots)
+        """The learned kernel on any points."""
+        width = self.G0.shape[1]
+        return FactorMap(result, width) if self.columns is None else LowRankMap(result, width, *self.columns)
 
 
 @dataclass(eq=False)
-class SpanProblem(KernelProblem):
+class SpanProblem(TrainingProblem):
     """The problem on the span of the points in constraints, which ``solve`` determines; outside of it the prior stays as it is."""
 
     X: Any
     base: KernelFunction
+    captured: ClassVar[float] = 1.0
     touched: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     pivots: Pivots | None = None
 
@@ -315,6 +290,7 @@ class SpanProblem(KernelProblem):
         return nearest_metric(CheckedPoints(pivots.coordinates(K[:, pivots.rows])), located, **settings)
 
     def map_of(self, result: MatrixResult) -> SpanMap:
+        """The learned kernel on any points."""
         pivots = self.pivots
         assert pivots is not None  # a problem has been solved
         points = self.base.points(self.X, self.touched[pivots.rows])

@@ -8,8 +8,8 @@ How a fit runs:
 4. ``_learn`` calls ``Task.learn``, which draws constraints from the labels (``from_labels``), joins those of the caller, and has the
    problem solved by :func:`bregmat.nearest_metric` or :func:`bregmat.nearest_kernel`. With "neighbors" this is repeated
    (:class:`bregmat.estimators.task.Passes`): each pass searches neighbours in the metric of the pass before.
-5. ``_keep_all`` raises if the result is not usable; otherwise it sets the fitted attributes, including those that the learner adds
-   in ``_keep``.
+5. ``_fit_task``, which calls 2 to 4, raises if the result is not usable; otherwise it sets the fitted attributes, including those that the
+   learner adds in ``_keep``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ from bregmat.estimators.given import (
     present,
     weighted,
 )
+from bregmat.estimators.linear_maps import has_unit_rows
 from bregmat.estimators.selection import FEW_ROWS, MORE_PASSES, NOT_COMPARED, Trials, matching, select
+from bregmat.estimators.softmax import why_no_softmax
 from bregmat.estimators.task import Candidate, Task, TrainingProblem
 from bregmat.from_labels.groups import NEED_CLASSES, TARGET_TYPES, label_groups
 from bregmat.from_labels.neighbors import STRATEGIES
@@ -108,11 +110,6 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    @property
-    def _divergence(self) -> Any:
-        """The divergence of problems with constraints."""
-        return "logdet" if isinstance(self.divergence, str) and self.divergence == "auto" else self.divergence
-
     # ------------------------------------------------------------------ what subclasses define
     @abstractmethod
     def _checked_points(self, X: Any) -> Any:
@@ -135,26 +132,32 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     def _candidates(self, task: Task) -> list[Candidate]:
         """All candidates for the settings that may be "auto", simpler ones first."""
 
-    def _trials(self, quick: Any, sample: Task, task: Task) -> Trials:
+    def _trials(self, sample: Task, task: Task) -> Trials:
         """Quick fits of candidates to rows of a sample of a task."""
-        return Trials(quick, sample)
+        return Trials(self, sample)
 
     def _choose(self, task: Task, groups: Any) -> Candidate:
-        """The candidate that is fitted; sets ``strategy_``, ``slack_weight_`` and ``selection_``.
+        """The candidate that is fitted; sets ``selection_``.
 
         Nothing is compared if all settings are fixed, or if constraints are given, whose bounds have the units of the data.
         """
+        if self.strategy == "softmax" and task.labels is not None and (why := why_no_softmax(task)):
+            raise ValueError(why)
         asked = {name: getattr(self, name) for name in self._usual}
         fixed = {name: value for name, value in asked.items() if not (isinstance(value, str) and value == "auto")}
         if not isinstance(fixed.get("prior", ""), str):
             fixed["prior"] = "given"
-        best = replace(task.candidate, **(self._usual | fixed))
-        is_given, is_repeated = task.labels is None or task.constraints is not None, best.strategy == "neighbors"
-        selection = None
+        is_given = task.labels is None or task.constraints is not None
+        free = asked.keys() - fixed.keys()
+        if "metric" in free and not (is_given or task.is_in_blocks) and has_unit_rows(task.X):
+            fixed["metric"] = "cosine"
+        best = Candidate(**(self._usual | fixed))
+        is_repeated, selection = best.strategy == "neighbors", None
         if is_given:
             best = replace(best, passes=MORE_PASSES if is_repeated else 1)
-        elif len(fixed) < len(asked) or (is_repeated and len(task.labels.labelled) > FEW_ROWS):
-            selection = select(self, task, matching(self._candidates(task), **fixed), groups)
+        elif free - {"metric"} or (is_repeated and len(task.labels.labelled) > FEW_ROWS):
+            candidates = self._candidates(replace(task, candidate=best))
+            selection = select(self, task, matching(candidates, **fixed), groups)
             best = selection.candidates[selection.best]
         cells: dict[str, Any] = {"candidate": str(best)} | NOT_COMPARED
         self._fit_selection: dict[str, list[Any]] = {name: [value] for name, value in cells.items()}
@@ -165,8 +168,6 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                     "no candidate that learns is better than not learning on held-out rows: the result is the prior "
                     f"({best}). See selection_; strategy='neighbors' learns all the same."
                 )
-        self.strategy_: MetricStrategy | None = best.strategy
-        self.slack_weight_: float = replace(task, candidate=best).slack_weight()
         return best
 
     @property
@@ -268,7 +269,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         """
         previous = vars(self).get("result_") if self.warm_start else None
         with self._fitting():
-            self._check_parameters()
+            settings = self._check_parameters()
             is_given = sample_id is not None or constraints is not None
             names = row_names(X, constraints, sample_id) if is_given else None
             space = None if isinstance(X, np.ndarray) else working_space(X)
@@ -299,15 +300,18 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 labels = label_groups(y, X.shape[0], self.strategy, **how)
             if located is not None and weight is not None:
                 located = weighted(located, weight)
-            task = Task(self, X, located, labels, previous, weight, space, names)
-            task = replace(task, candidate=self._choose(task, groups))
-            problem = self._problem(task)
-            self._keep_all(problem, task, *self._learn(problem, task))
+            task = Task(self, X, located, labels, settings, previous, weight, space, names)
+            self._fit_task(task, groups, self._problem)
         return self
 
-    def _keep_all(self, problem: Any, task: Task, result: MatrixResult, rows: Constraints | None) -> None:
-        """Set the fitted attributes if the result is usable; constraints name their samples as the caller does."""
-        names = task.names
+    def _fit_task(self, task: Task, groups: Any, problem_of: Callable[[Task], TrainingProblem]) -> None:
+        """Choose settings and learn; set the fitted attributes if the result is usable.
+
+        Constraints name their samples as the caller does.
+        """
+        task = replace(task, candidate=self._choose(task, groups))
+        problem, names = problem_of(task), task.names
+        result, rows = self._learn(problem, task)
         if rows is not None and names is not None:
             if names.dtype.kind in "iu" and (names >= 0).all():
                 rows = replace(rows, index=rows.renumbered(names.__getitem__))
@@ -321,18 +325,21 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             raise
         with held_interrupts():
             self._keep(problem, task, result)
+            self.strategy_: MetricStrategy | None = task.candidate.strategy
+            self.slack_weight_: float = task.slack_weight()
             self.constraints_: Constraints | None = rows
             self.n_iter_: int = max(1, result.n_iter)  # scikit-learn wants at least one step
             self.result_: MatrixResult = result
 
-    def _check_parameters(self) -> None:
-        """Raise for a hyper-parameter that no data could make valid."""
+    def _check_parameters(self) -> dict[str, Any]:
+        """Raise for a hyper-parameter that no data could make valid. Returns the arguments of the problem that is solved."""
         check_integer("n_constraints", self.n_constraints, 0)
         if not (isinstance(self.slack_weight, str) and self.slack_weight == "auto"):
             check_positive("slack_weight", self.slack_weight)
         if self.loss is not None:
             LOSSES.resolve(self.loss)
-        DIVERGENCES.resolve(self._divergence)
+        is_auto = isinstance(self.divergence, str) and self.divergence == "auto"
+        divergence = DIVERGENCES.resolve("logdet" if is_auto else self.divergence)
         if not (isinstance(self.solver, str) and self.solver == "auto"):
             SOLVERS.resolve(self.solver)
         as_choice("target_type", self.target_type, TARGET_TYPES)
@@ -342,3 +349,6 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         check_integer("n_impostors", self.n_impostors, 1, optional=False)
         check_flag("warm_start", self.warm_start)
         check_run(self)
+        return {name: getattr(self, name) for name in ("loss", "solver", "tol", "max_iter")} | {
+            "divergence": divergence
+        }

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat.base.checks import as_choice, as_matrix, check_integer, to_numpy
+from bregmat.base.checks import as_choice, check_integer, to_numpy
 from bregmat.base.linalg import dense, eigh, unit_rows
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
@@ -27,7 +27,7 @@ from bregmat.estimators.linear_maps import (
     PRIORS,
     components_of_many,
     factor_of,
-    has_unit_rows,
+    given_prior,
     in_span,
     inverse_within,
     points_in_prior,
@@ -37,13 +37,11 @@ from bregmat.estimators.linear_maps import (
 )
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.selection import Trials
-from bregmat.estimators.softmax import learn_softmax
+from bregmat.estimators.softmax import learn_softmax, why_no_softmax
 from bregmat.estimators.task import MANY_POINTS, Candidate, Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
-from bregmat.from_labels.groups import LabelGroups
 from bregmat.from_labels.neighbors import STRATEGIES, PointSpace
 from bregmat.nearest import is_for_blocks, nearest_metric
-from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.typing import DivergenceName, Labels, MetricKind, MetricPrior, Points, Table, Values
 
@@ -120,7 +118,7 @@ class MetricTrials(Trials):
         if candidate.strategy is None:
             return lambda rows: shown(Z[rows])
         labels = self.sample.labels.of_rows(train)
-        part = replace(self.sample, learner=self.learner, X=Z[train], labels=labels, candidate=candidate)
+        part = replace(self.sample, X=Z[train], labels=labels, candidate=candidate)
         if candidate.strategy == "softmax":
             result: MatrixResult = learn_softmax(part, part.X, None)
         else:
@@ -297,7 +295,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     metric: Literal["auto"] | MetricKind = "auto"
 
     _strategies: ClassVar[tuple[str, ...]] = (*STRATEGIES, "softmax")
-    _usual: ClassVar[dict[str, Any]] = ConstraintLearner._usual | {"prior": "identity"}
+    _usual: ClassVar[dict[str, Any]] = ConstraintLearner._usual | {"prior": "identity", "metric": "euclidean"}
 
     transform = MahalanobisMetric.transform  # set_output wraps only methods that the class itself defines
 
@@ -381,12 +379,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _candidates(self, task: Task) -> list[Candidate]:
         candidates = list(CANDIDATES)
-        is_in_memory, d = isinstance(task.labels, LabelGroups), task.X.shape[1]
+        is_in_memory, d = not task.is_in_blocks, task.X.shape[1]
         is_free = isinstance(self.prior, str) and self.prior == "auto"
         if is_free and not (is_in_memory and d <= MOST_FEATURES):  # no (d, d) covariance within classes
             candidates = [one for one in candidates if one.prior != "within"]
         metric = task.candidate.metric
-        candidates = [replace(one, metric=metric) for one in candidates]
         if self.metric == "auto" and metric == "euclidean" and is_in_memory and FEW_FEATURES <= d <= MOST_FEATURES:
             candidates += COSINES
         if metric == "cosine" and is_free:  # with cosines, the softmax loss is best from the identity
@@ -394,23 +391,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if self.strategy != "auto":
             return candidates
         # softmax only if nothing that is asked for belongs to other strategies, and all rows can be used
-        is_plain = not self._why_no_softmax(task) and self.divergence == "auto" and task.labels.target_type == "class"
+        is_plain = not why_no_softmax(task) and self.divergence == "auto" and task.labels.target_type == "class"
         may_use_softmax = is_plain and len(task.labels.labelled) <= MANY_POINTS
         left_out = {"random"} if may_use_softmax else {"random", "softmax"}
         return [one for one in candidates if one.strategy not in left_out]
-
-    def _why_no_softmax(self, task: Task) -> str:
-        """Why nothing can be learned with the softmax loss, as the text of an error; empty if it can."""
-        if task.constraints is not None:
-            return 'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
-        if not isinstance(task.labels, LabelGroups):
-            return 'strategy="softmax" is not available where points are processed in blocks.'
-        if self.slack_weight == np.inf:
-            return 'slack_weight must be finite with strategy="softmax", whose loss is never 0; got inf.'
-        for name, value, usual in (("loss", self.loss, None), ("solver", self.solver, "auto")):
-            if value != usual:
-                return f'{name}={value!r} is not available with strategy="softmax": leave it out.'
-        return ""
 
     @property
     def metric_(self) -> MetricKind:
@@ -418,52 +402,34 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         check_is_fitted(self)
         return self._fit_metric
 
-    def _trials(self, quick: Any, sample: Task, task: Task) -> Trials:
-        return MetricTrials(quick, sample, FEW_FEATURES if task.X.shape[0] > MANY_POINTS else MOST_FEATURES)
-
-    def _choose(self, task: Task, groups: Any) -> Candidate:
-        if self.strategy == "softmax" and task.labels is not None and (why := self._why_no_softmax(task)):
-            raise ValueError(why)
-        metric = self.metric
-        if metric == "auto":  # the cosine if there are labels and all rows have one length
-            is_plain = isinstance(task.labels, LabelGroups) and task.constraints is None
-            metric = "cosine" if is_plain and has_unit_rows(task.X) else "euclidean"
-        best = super()._choose(replace(task, candidate=Candidate("neighbors", metric=metric)), groups)
-        self.prior_: str = best.prior or "identity"
-        self._fit_metric = best.metric
-        return best
+    def _trials(self, sample: Task, task: Task) -> Trials:
+        return MetricTrials(self, sample, FEW_FEATURES if task.X.shape[0] > MANY_POINTS else MOST_FEATURES)
 
     def _problem(self, task: Task) -> MetricProblem:
         X: Any = task.X
         n, d = X.shape
         prior: Any
-        if self.prior_ == "given":
-            prior = self._given_prior(d)
+        name = task.candidate.prior or "identity"
+        if name == "given":
+            prior = given_prior(self.prior, d)
         else:
-            codes = task.labels.codes if self.prior_ == "within" and task.labels is not None else None
-            is_of_directions = codes is not None and self._fit_metric == "cosine"
-            P = prior_factor(unit_rows(X) if is_of_directions else X, self.prior_, codes)
+            codes = task.labels.codes if name == "within" and task.labels is not None else None
+            is_of_directions = codes is not None and task.candidate.metric == "cosine"
+            P = prior_factor(unit_rows(X) if is_of_directions else X, name, codes)
             prior = None if P is None else Factor(P)
         # a step costs O(n d^2): the "auto" prior of many points in many dimensions is restricted to their leading components
         is_free = isinstance(self.prior, str) and self.prior == "auto" and task.labels is not None
         is_large = n > MANY_POINTS and FEW_FEATURES < d <= MOST_FEATURES and not sp.issparse(X)
-        if is_free and is_large and self.strategy_ == "neighbors":
+        if is_free and is_large and task.candidate.strategy == "neighbors":
             prior = Factor(pruned(X, None if prior is None else prior.G0, self.n_components or 1))
         return MetricProblem(CheckedPoints(X, task.space), prior)
 
-    def _given_prior(self, d: int) -> np.ndarray:
-        """The prior of the caller, checked."""
-        prior = as_matrix("prior", self.prior)
-        if prior.shape != (d, d):
-            raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
-        return prior
-
     def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints | None]:
         """The result; if few components are wanted and the leading ones lose accuracy, that of a map of low rank."""
-        if self.strategy_ == "softmax" and task.labels is not None:
+        if task.candidate.strategy == "softmax" and task.labels is not None:
             return learn_softmax(task, task.X, factor_of(problem.prior)), None
         result, rows = task.learn(problem)
-        if self.n_components is None or not DIVERGENCES.resolve(self._divergence).keeps_range:
+        if self.n_components is None or not task.settings["divergence"].keeps_range:
             return result, rows
         if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
             return result, rows
@@ -498,23 +464,25 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             largest = np.abs(components).argmax(axis=1)
             signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
             components = np.ascontiguousarray(components * signs[:, None])
-        self._fit_components = components
+        self._fit_components, self._fit_metric = components, task.candidate.metric
+        self.prior_: str = task.candidate.prior or "identity"
 
     def _neighborhood(self, task: Task, result: MatrixResult) -> Neighborhood | None:
         """The mapped points and their neighbours; None if the components to keep do not depend on them."""
         n, d = task.X.shape
-        if self.strategy_ != "neighbors" or task.labels is None or d > MOST_FEATURES:
+        if task.candidate.strategy != "neighbors" or task.labels is None or d > MOST_FEATURES:
             return None
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
         labels = task.labels.of_rows(np.arange(n)[sample])
         points = Neighborhood(np.asarray(task.X[sample] @ result.B), labels, self.n_neighbors, self.n_impostors)
         return points if len(points.neighbors.points) else None
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_parameters(self) -> dict[str, Any]:
+        settings = super()._check_parameters()
         check_integer("n_components", self.n_components, 1)
         as_choice("metric", self.metric, ("auto", *get_args(MetricKind)))
         if isinstance(self.prior, str) and self.prior not in ("auto", *PRIORS):
             raise ValueError(
                 f'prior must be "auto", "identity", "variance", "covariance", "within" or a (d, d) array; got {self.prior!r}.'
             )
+        return settings

@@ -25,7 +25,7 @@ from sklearn.utils import get_tags
 from bregmat.base.linalg import smallest, sq_norms
 from bregmat.engine.result import SolverError
 from bregmat.estimators.base import say
-from bregmat.estimators.task import Candidate
+from bregmat.estimators.task import Candidate, Task
 from bregmat.from_labels.groups import LabelGroups, drawn_rows
 
 MOST_COMPARED = 1500  # rows in a comparison
@@ -161,9 +161,8 @@ class Trials:
     Parameters
     ----------
     learner : ConstraintLearner
-        With the settings of quick fits.
     sample : Task
-        Points and labels of the sample.
+        Points and labels of the sample, and a learner with the settings of quick fits.
     """
 
     def __init__(self, learner: Any, sample: Any) -> None:
@@ -174,7 +173,7 @@ class Trials:
         """Learn from the rows ``train``; the result maps rows of the sample, shape (m,), to points, shape (m, r)."""
         X, sample = self.sample.X, self.sample
         own = X[np.ix_(train, train)] if self.is_pairwise else X[train]
-        part = replace(sample, learner=self.learner, X=own, labels=sample.labels.of_rows(train), candidate=candidate)
+        part = replace(sample, X=own, labels=sample.labels.of_rows(train), candidate=candidate)
         problem = self.learner._problem(part)
         learned = problem.map_of(part.learn(problem)[0])
         return lambda rows: learned.transform(X[np.ix_(rows, train)] if self.is_pairwise else X[rows])
@@ -333,9 +332,10 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
     folds = held_out(labels, groups)
     if not folds:
         return Selection(candidates)
-    sample = replace(task, learner=quick, X=X, labels=labels, previous=None, weight=None, space=None, names=None)
+    settings = quick._check_parameters()
+    sample = Task(quick, X, None, labels, settings)
     tie = TIE_OF_NUMBERS if labels.target_type == "number" else TIE
-    selection, trials = Selection(candidates, tie=tie), learner._trials(quick, sample, task)
+    selection, trials = Selection(candidates, tie=tie), learner._trials(sample, task)
     race(selection, trials, folds, list(range(len(candidates))))
     learned = [k for k, one in enumerate(candidates) if one.strategy is not None]
     if learned and not any(selection.scores[k] for k in learned):

@@ -26,6 +26,21 @@ MOST_POINTS = 2000
 N_PAIRS = 10_000  # from which the median squared distance is estimated
 
 
+def why_no_softmax(task: Any) -> str:
+    """Why nothing can be learned with the softmax loss, as the text of an error; empty if it can."""
+    learner = task.learner
+    if task.constraints is not None:
+        return 'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
+    if task.is_in_blocks:
+        return 'strategy="softmax" is not available where points are processed in blocks.'
+    if learner.slack_weight == np.inf:
+        return 'slack_weight must be finite with strategy="softmax", whose loss is never 0; got inf.'
+    for name, value, usual in (("loss", learner.loss, None), ("solver", learner.solver, "auto")):
+        if value != usual:
+            return f'{name}={value!r} is not available with strategy="softmax": leave it out.'
+    return ""
+
+
 def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
     """The metric ``P W P'`` of which W minimises the softmax loss of labelled rows beside ``1/2 |W - I|^2``.
 

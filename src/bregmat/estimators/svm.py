@@ -14,11 +14,11 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from bregmat.base.checks import as_choice, as_column, as_rectangular, check_flag, check_positive, to_numpy
+from bregmat.base.checks import as_choice, as_rectangular, check_flag, check_positive, to_numpy
 from bregmat.base.linalg import blocks, dense
 from bregmat.base.threads import held_interrupts, on_one_blas_thread
 from bregmat.engine.result import check
-from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run, validated
+from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run, sample_weights, validated
 from bregmat.estimators.svm_pairs import Examples, PairMachine, pair_decisions, train_pairs
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.functions import check_gamma_rule, gamma_of
@@ -223,9 +223,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y must have at least two classes; got 1 class, {self.classes_[0]}.")
-        weights = np.ones(len(y))
-        if sample_weight is not None:
-            weights = as_column("sample_weight", sample_weight, len(y), per="row of X", scalar=True, lowest=0)
+        weights = sample_weights(sample_weight, len(y))
         self.class_weight_: np.ndarray = self._weights_of_classes(y, np.bincount(codes, weights))
         if base.takes_gamma and base.params["gamma"] is None:
             base = base.with_gamma(gamma_of(X, str(self.gamma), weights))

@@ -99,7 +99,7 @@ class _PairTraining:
         self.in_memory = -1  # the class whose kernel is in the first rows and columns of ``memory``
         self.end = None if machine.max_seconds is None else begun + machine.max_seconds
         self.rng = generator(machine.random_state)
-        self.stop = _StopRequest(callback_of(machine))
+        self.callback, self.is_stopped = callback_of(machine), False
 
     def train(self, first: int, second: int, *, is_first: bool) -> PairMachine:
         """Train the machine of two classes, check its kernel and raise if it has no solution."""
@@ -123,7 +123,7 @@ class _PairTraining:
             on = result.support
             weights_of_features = (problem.signs * result.alpha)[on] @ (X[rows[on]] - self.center)
             result.intercept -= float(weights_of_features @ self.center)
-        self.stop.asked = self.stop.asked or result.exit_reason is ExitReason.INTERRUPTED
+        self.is_stopped = self.is_stopped or result.exit_reason is ExitReason.INTERRUPTED
         if is_by_class:
             rows, problem = _in_order(result, problem, rows, self.whole)
         self._raise_without_solution(result, first, second)
@@ -177,16 +177,21 @@ class _PairTraining:
             if may_raise:
                 raise
             take_interrupt()
-            self.stop.asked = True
+            self.is_stopped = True
             return self._run(problem)
 
     def _run(self, problem: MarginProblem) -> MarginResult:
         """Train a machine within the time that is left."""
         machine = self.machine
         seconds = None if self.end is None else max(self.end - time.monotonic(), 1e-3)
-        log = RunLog(self.stop if self.stop.is_needed else None, seconds)
+        log = RunLog(self._stop if self.is_stopped or self.callback is not None else None, seconds)
         tol = float(machine.tol)
         return trained(problem, self.settings, tol=tol, max_iter=machine.max_iter, log=log, rng=self.rng)
+
+    def _stop(self, record: Any) -> bool:
+        """The user's callback; after it has asked to stop, every later machine stops at its first record."""
+        self.is_stopped = self.is_stopped or bool(self.callback is not None and self.callback(record))
+        return self.is_stopped
 
     def _raise_without_solution(self, result: MarginResult, first: int, second: int) -> None:
         """Raise :class:`SolverError`, which names the classes, if there is no usable machine."""
@@ -210,22 +215,6 @@ def _in_order(
         result.conflict = np.flatnonzero(np.isin(order, result.conflict))
     arrays = {name: getattr(problem, name)[order] for name in ("signs", "upper", "ridge")}
     return rows[order], replace(problem, kernel=Part(whole, rows[order]), **arrays)
-
-
-class _StopRequest:
-    """The user's callback; after it has asked to stop, every later machine stops at its first record."""
-
-    def __init__(self, callback: Callable[[Any], Any] | None) -> None:
-        self.callback, self.asked = callback, False
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether there is a callback or a request."""
-        return self.asked or self.callback is not None
-
-    def __call__(self, record: Any) -> bool:
-        self.asked = self.asked or bool(self.callback is not None and self.callback(record))
-        return self.asked
 
 
 def _kernel_of_rows(X: Any, base: KernelFunction) -> Callable[[np.ndarray], Any]:

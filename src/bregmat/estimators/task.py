@@ -22,7 +22,7 @@ from bregmat.estimators.base import callback_of, say
 from bregmat.estimators.given import weighted
 from bregmat.from_labels.groups import LabelGroups, drawn_rows
 from bregmat.from_labels.labels import random_pairs
-from bregmat.from_labels.neighbors import Drawing, Space, neighbor_constraints
+from bregmat.from_labels.neighbors import MOST_DEFAULT_ROWS, neighbor_constraints
 from bregmat.typing import MetricKind, MetricStrategy
 
 USUAL_ROWS = 500  # labelled rows up to which slack weights do not grow
@@ -68,7 +68,7 @@ class Candidate:
         return f"{named}, cosine" if self.metric == "cosine" else named
 
 
-def growth(labels: Any, strategy: str | None) -> float:
+def growth(labels: LabelGroups, strategy: str | None) -> float:
     """Factor of the slack weight for the rows of some labels, 1 to 5; 1 for random pairs.
 
     The total weight of the constraints or losses of labels does not depend on their number. Without a correction, each row would count
@@ -86,7 +86,7 @@ class TrainingProblem(ABC):
     """Training points and their prior: distances before and after learning, and the problem that is solved."""
 
     @abstractmethod
-    def space(self, result: MatrixResult | None, among: Any) -> Space:
+    def space(self, result: MatrixResult | None, among: Any) -> Any:
         """Distances to some points (row numbers) before learning (None), or as learned."""
 
     @abstractmethod
@@ -112,8 +112,10 @@ class Task:
     X : ndarray, scipy.sparse or PointsInBlocks, shape (n, d)
     constraints : Constraints or None
         Constraints of the caller in row numbers of X, with the weights of their points.
-    labels : LabelGroups, BlockLabels or None
+    labels : LabelGroups or None
         Labels; None if there are none or if they are ignored.
+    settings : dict
+        Arguments of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric`, without the slack weight.
     previous : MatrixResult or None
         Result of the fit before, for a warm start.
     weight : ndarray, shape (n,), or None
@@ -122,6 +124,8 @@ class Task:
         Library and device of X if it was not NumPy.
     names : ndarray, shape (n,), or None
         Names of the points; None if they are row numbers.
+    is_in_blocks : bool
+        Whether X is a :class:`bregmat.sharded.points.PointsInBlocks`.
     candidate : Candidate
         Settings that may be "auto": strategy, slack weight, prior.
     """
@@ -130,10 +134,12 @@ class Task:
     X: Any
     constraints: Constraints | None
     labels: Any
+    settings: dict[str, Any]
     previous: MatrixResult | None = None
     weight: np.ndarray | None = None
     space: ArraySpace | None = None
     names: np.ndarray | None = None
+    is_in_blocks: bool = False
     candidate: Candidate = Candidate("neighbors")
 
     def slack_weight(self, labels: Any = None) -> float:
@@ -147,13 +153,11 @@ class Task:
 
         ``after`` is an earlier result of the same task with another prior. Its passes are counted and stay in the history.
         """
-        learner, n_passes = self.learner, self.candidate.passes
-        settings = {name: getattr(learner, name) for name in ("loss", "solver", "tol", "max_iter")}
-        settings |= {"slack_weight": self.slack_weight(), "divergence": learner._divergence}
+        n_passes = self.candidate.passes
         if self.labels is None or self.candidate.strategy != "neighbors":
-            return self._learn_once(problem, settings)
+            return self._learn_once(problem)
         # if points are drawn, every pass draws the same
-        passes = Passes(self, settings, after, seed=int(generator(learner.random_state).integers(2**63)))
+        passes = Passes(self, after, seed=int(generator(self.learner.random_state).integers(2**63)))
         if after is not None:
             passes.history, passes.seconds, passes.stage = list(after.history), after.seconds, after.history[-1].stage
         sample = passes.sample(problem) if n_passes > 1 else None
@@ -172,8 +176,9 @@ class Task:
         assert last is not None
         return replace(last.result, history=history, n_iter=history[-1].iteration, seconds=passes.seconds), last.rows
 
-    def _learn_once(self, problem: TrainingProblem, settings: dict[str, Any]) -> tuple[MatrixResult, Constraints]:
+    def _learn_once(self, problem: TrainingProblem) -> tuple[MatrixResult, Constraints]:
         """The result without comparisons of neighbours: the given rows, random pairs, or the prior."""
+        settings = self.settings | {"slack_weight": self.slack_weight(), "callback": callback_of(self.learner)}
         rows, start = self.constraints, self.previous
         if self.labels is None and rows is None:
             n_dropped = self.learner.n_dropped_constraints_
@@ -197,7 +202,7 @@ class Task:
         assert rows is not None
         if start is not None and len(start.dual) != rows.n_constraints:
             start = None
-        return problem.solve(rows, warm_start=start, callback=callback_of(self.learner), **settings), rows
+        return problem.solve(rows, warm_start=start, **settings), rows
 
     def random_pairs(self, points: Any, **options: Any) -> Constraints:
         """Random pairs of points, drawn with the parameters of the learner."""
@@ -247,7 +252,6 @@ class Passes:
     """
 
     task: Any
-    settings: dict[str, Any]
     after: MatrixResult | None
     seed: int
     typical: float | None = None  # median margin of the first pass
@@ -277,14 +281,18 @@ class Passes:
         ----------
         n_passes : int
         problem : TrainingProblem
-        labels : LabelGroups or BlockLabels
+        labels : LabelGroups
         sample : ndarray of int, optional
             Row numbers of the points, if these are a sample.
         """
         task, learner = self.task, self.task.learner
-        drawing = Drawing(learner.n_neighbors, learner.n_impostors, n_constraints=learner.n_constraints)
+        k, l, max_rows = learner.n_neighbors, learner.n_impostors, learner.n_constraints or MOST_DEFAULT_ROWS
         warn = self.after is None and sample is None
-        points, among = self._searched(labels, drawing.most_points, warn)
+        max_points, among, rng = -(-max_rows // (k * l)), labels.ordered, generator(self.seed)
+        if len(among) > MOST_SEARCHED and not self.task.is_in_blocks:
+            points, among = self._searched(labels, max_points, rng, warn)
+        else:
+            points = labels.compared(max_points, rng, warn=warn)
         earlier: list[_Pass] = []
         for left in range(n_passes - 1, -1, -1):
             self.stage += 1
@@ -292,7 +300,7 @@ class Passes:
             try:
                 space = problem.space(None if self.last is None else self.last.result, among)
                 told = warn and before is None
-                rows = neighbor_constraints(space, labels, points, drawing, typical=self.typical, warn=told)
+                rows = neighbor_constraints(space, labels, points, k, l, max_rows, typical=self.typical, warn=told)
                 del space  # its arrays are as large as the points, and the solve needs memory of its own
             except NothingToCompare as nothing:
                 if self.last is not None:  # the learned metric maps points of different classes to one point
@@ -325,11 +333,11 @@ class Passes:
                 return
             earlier.append(solved)
 
-    def _searched(self, labels: Any, max_points: int, warn: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers of ``max_points`` points or fewer to compare, and of those among which neighbours are searched, by group."""
-        rng, n, learner = generator(self.seed), len(labels.labelled), self.task.learner
-        if n <= MOST_SEARCHED or not isinstance(labels, LabelGroups):
-            return labels.compared(max_points, rng, warn=warn), labels.ordered
+    def _searched(
+        self, labels: LabelGroups, max_points: int, rng: np.random.Generator, warn: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers of points to compare, and of those among which neighbours are searched, by group, of very many points."""
+        n, learner = len(labels.labelled), self.task.learner
         among = drawn_rows(labels, rng, MOST_SEARCHED)
         among = among[np.argsort(labels.codes[among], kind="stable")]
         able = np.intersect1d(labels.compared(warn=warn), among)
@@ -357,15 +365,15 @@ class Passes:
             start = replace(before.result, dual=np.where(same, before.result.dual[order[place]], 0.0))
         elif start is not None and len(start.dual) != rows.n_constraints:
             start = None
-        settings = self.settings | {"warm_start": start}
+        labels = None if sample is None else task.labels.of_rows(sample)
+        settings = task.settings | {"warm_start": start, "slack_weight": task.slack_weight(labels)}
         if learner.loss is None:
             settings["loss"] = "squared_hinge"
         if learner.verbose or learner.callback is not None:
             told: Any = callback_of(learner)
             settings["callback"] = lambda record: told(replace(record, stage=stage))
         if sample is not None:
-            weight = task.slack_weight(task.labels.of_rows(sample))
-            settings |= {"slack_weight": weight, "tol": max(learner.tol, SAMPLE_TOL)}
+            settings["tol"] = max(learner.tol, SAMPLE_TOL)
         result = problem.solve(rows, **settings)
         if sample is not None:
             rows = replace(rows, index=rows.renumbered(sample.__getitem__))

@@ -92,10 +92,6 @@ class LabelGroups:
         """Groups of some of the points."""
         return LabelGroups(self.codes[rows], self.relation, None if self.values is None else self.values[rows])
 
-    def code_of(self, rows: np.ndarray) -> np.ndarray:
-        """Group numbers of some of the points."""
-        return self.codes[rows]
-
     def compared(self, max_points: float = np.inf, rng: Any = None, *, warn: bool = False) -> np.ndarray:
         """Points that have both points of their group and points apart, ascending; raises if there are none.
 
@@ -106,9 +102,15 @@ class LabelGroups:
         able = self.labelled[((n_alike > 1) & (n_apart > 0))[group]]
         if not len(able):
             where = rows_text(self.labelled)
-            check_groups(
-                bool((n_apart[group] > 0).any()), bool((n_alike[group] > 1).any()), f"labelled point ({where})"
-            )
+            if not (n_apart[group] > 0).any():
+                raise ValueError(
+                    f"the labels y must tell at least two classes apart: every labelled point ({where}) belongs to the same, so there is "
+                    'nothing to compare. Use the strategy "random", or give constraints.'
+                )
+            if not (n_alike[group] > 1).any():
+                raise ValueError(
+                    f"the labels y put no two points together: every labelled point ({where}) is alone in its class."
+                )
             raise ValueError(
                 f"no labelled point of y ({where}) has both a point of its class and one of another to compare."
             )
@@ -118,7 +120,7 @@ class LabelGroups:
         return able if len(able) <= max_points else able[np.sort(rng.choice(len(able), size=max_points, replace=False))]
 
 
-def drawn_rows(labels: Any, rng: np.random.Generator, max_rows: int) -> np.ndarray:
+def drawn_rows(labels: LabelGroups, rng: np.random.Generator, max_rows: int) -> np.ndarray:
     """Row numbers of at most ``max_rows`` labelled rows, drawn at random; whole classes are drawn if each would have few rows."""
     n, sizes = len(labels.labelled), labels.sizes
     if n <= max_rows:
@@ -304,17 +306,6 @@ def _check_whole(labels: np.ndarray, rows: np.ndarray) -> None:
 def _is_number(value: Any) -> bool:
     """Whether a label is a number; True and False are not."""
     return isinstance(value, _NUMBERS) and not isinstance(value, bool)
-
-
-def check_groups(has_other: bool, has_target: bool, which: str) -> None:
-    """Raise if no point (in words: ``which``) has a point of another class, or none has one of its own class."""
-    if not has_other:
-        raise ValueError(
-            f"the labels y must tell at least two classes apart: every {which} belongs to the same, so there is nothing to compare. "
-            'Use the strategy "random", or give constraints.'
-        )
-    if not has_target:
-        raise ValueError(f"the labels y put no two points together: every {which} is alone in its class.")
 
 
 def warn_of_points(rows: np.ndarray, why: str) -> None:

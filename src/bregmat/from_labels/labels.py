@@ -16,8 +16,8 @@ from bregmat.base.sampling import PairGroups, differ, sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SQ_DISTANCE
-from bregmat.from_labels.groups import label_groups
-from bregmat.from_labels.neighbors import FORMS, STRATEGIES, Drawing, PointSpace, neighbor_constraints
+from bregmat.from_labels.groups import LabelGroups, label_groups
+from bregmat.from_labels.neighbors import FORMS, MOST_DEFAULT_ROWS, STRATEGIES, PointSpace, neighbor_constraints
 from bregmat.typing import Form, Labels, Points, RandomState, Strategy
 
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 is above this from 159 classes on
@@ -125,15 +125,18 @@ def constraints_from_labels(
     rng = generator(random_state)
     groups = label_groups(to_numpy("y", y), points.shape[0], strategy, unlabeled=unlabeled)
     if strategy == "neighbors":
-        drawing = Drawing(n_neighbors, n_impostors, form, n_constraints)
-        compared = groups.compared(drawing.most_points, rng, warn=True)
-        return neighbor_constraints(PointSpace(points, groups.ordered), groups, compared, drawing)
+        # as many points as have n_constraints rows; all points remain possible neighbours
+        max_rows = n_constraints or MOST_DEFAULT_ROWS
+        per_point = n_neighbors * n_impostors if form == "comparison" else n_neighbors + n_impostors
+        compared = groups.compared(-(-max_rows // per_point), rng, warn=True)
+        space = PointSpace(points, groups.ordered)
+        return neighbor_constraints(space, groups, compared, n_neighbors, n_impostors, max_rows, form=form)
     return random_pairs(points, groups, n_constraints, percentiles, rng)
 
 
 def random_pairs(
     points: Any,
-    classes: Any,
+    classes: LabelGroups,
     n_constraints: int | None,
     percentiles: tuple[float, float],
     rng: np.random.Generator,
@@ -146,7 +149,7 @@ def random_pairs(
     Parameters
     ----------
     points : ndarray, csr array, or points in blocks, shape (n, d)
-    classes : LabelGroups or BlockLabels
+    classes : LabelGroups
         Groups that are classes.
     n_constraints, percentiles
         As in :func:`constraints_from_labels`.
@@ -172,16 +175,18 @@ def random_pairs(
     )
 
 
-def _balanced_pairs(classes: Any, n_constraints: int, rng: np.random.Generator, apart: Wanted) -> tuple[Pairs, Pairs]:
+def _balanced_pairs(
+    classes: LabelGroups, n_constraints: int, rng: np.random.Generator, apart: Wanted
+) -> tuple[Pairs, Pairs]:
     """As many pairs within classes as between them, with equal shares for every class and for every two classes."""
-    k, code, ordered, sizes = len(classes.sizes), classes.code_of, classes.ordered, classes.sizes
+    k, codes, ordered, sizes = len(classes.sizes), classes.codes, classes.ordered, classes.sizes
     within = PairGroups.within(ordered, sizes)
     across = PairGroups.across(ordered, sizes)
     n_same = min(n_constraints // 2 if k > 1 else n_constraints, within.n_pairs)
     n_same = max(n_same, n_constraints - across.n_pairs)
     same = within.draw(n_same, rng, apart)
     # with more than 1,000 classes ``across`` holds all pairs
-    different = across.draw(n_constraints - len(same[0]), rng, lambda i, j: (code(i) != code(j)) & apart(i, j))
+    different = across.draw(n_constraints - len(same[0]), rng, lambda i, j: (codes[i] != codes[j]) & apart(i, j))
     if k > 1 and not len(different[0]) and n_constraints > len(same[0]):
         raise ValueError(
             "the labels y give different classes to identical points, and no two points of different classes were found that "

@@ -6,9 +6,9 @@ points in their units, points in a learned map, or a kernel. Memory grows with t
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,36 +32,6 @@ FORMS = get_args(Form)
 MOST_DEFAULT_ROWS = 300_000
 BLOCK = 4_000_000  # squared distances that are computed at a time
 COPIES = "coincide with points of another class, which no metric separates: those comparisons are left out"
-
-
-# ---------------------------------------------------------------------- what is drawn
-@dataclass(frozen=True, eq=False)
-class Drawing:
-    """How comparisons are drawn: the parameters of :func:`bregmat.constraints_from_labels`. The callers check them.
-
-    Attributes
-    ----------
-    n_neighbors, n_impostors : int
-        Number of targets and of impostors of each point, at least 1.
-    form : {"comparison", "sq_distance"}
-        "comparison": ``d(i, target) + margin <= d(i, impostor)``. The margin is twice the largest squared distance between the point and a
-        target, so that dense and sparse regions get margins in their own units. "sq_distance": ``d(i, target) <= margin`` and
-        ``d(i, impostor) >= 2 margin``, where the margin of all points is the median positive squared distance to targets.
-    n_constraints : int, optional
-        Maximum number of comparisons, by default 300,000. If there would be more, the points that are compared are drawn at random.
-        All points remain possible neighbours. With "sq_distance" the number is rounded up to whole points.
-    """
-
-    n_neighbors: int = 3
-    n_impostors: int = 10
-    form: Form = "comparison"
-    n_constraints: int | None = None
-
-    @property
-    def most_points(self) -> int:
-        """Number of points that give ``n_constraints`` comparisons."""
-        k, l, max_rows = self.n_neighbors, self.n_impostors, self.n_constraints or MOST_DEFAULT_ROWS
-        return -(-max_rows // (k * l if self.form == "comparison" else k + l))
 
 
 # ---------------------------------------------------------------------- the search
@@ -89,34 +59,8 @@ class Neighbors:
     copies: np.ndarray
 
 
-class Space(Protocol):
-    """Points among which neighbours are searched, in memory (:class:`SpaceInMemory`) or in blocks."""
-
-    @abstractmethod
-    def nearest(self, groups: Any, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
-        """The nearest points that belong together with some points, and the nearest apart from them.
-
-        Parameters
-        ----------
-        groups : LabelGroups or BlockLabels
-            Of all n points.
-        points : ndarray of int, shape (m,)
-            Points whose neighbours are wanted; their groups are known.
-        n_alike, n_apart : int
-            Number of neighbours of each sort.
-        """
-
-    @abstractmethod
-    def sq_distances(self, rows: np.ndarray) -> np.ndarray:
-        """Squared distances of points (row numbers, shape (m,)) to the possible neighbours, up to rounding."""
-
-    @abstractmethod
-    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """Which pairs of points are identical up to rounding, shape (m,)."""
-
-
-class SpaceInMemory(Space):
-    """Neighbours by blocks of squared distances.
+class Space(ABC):
+    """Points among which neighbours are searched, by blocks of squared distances.
 
     Attributes
     ----------
@@ -133,16 +77,28 @@ class SpaceInMemory(Space):
     work: float
 
     @abstractmethod
+    def sq_distances(self, rows: np.ndarray) -> np.ndarray:
+        """Squared distances of points (row numbers, shape (m,)) to the possible neighbours, up to rounding."""
+
+    @abstractmethod
+    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Which pairs of points are identical up to rounding, shape (m,)."""
+
+    @abstractmethod
     def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Accurate squared distances of pairs of close points, shape (m,); exactly 0 for copies."""
 
     def nearest(self, groups: LabelGroups, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
-        """Neighbours of both sorts by one pass over all distances.
+        """The nearest points that belong together with some points, and the nearest apart from them, by one pass over all distances.
 
         Parameters
         ----------
-        groups, points, n_alike, n_apart
-            As in :meth:`Space.nearest`.
+        groups : LabelGroups
+            Of all n points.
+        points : ndarray of int, shape (m,)
+            Points whose neighbours are wanted; their groups are known.
+        n_alike, n_apart : int
+            Number of neighbours of each sort.
         """
         among, m = self.among, len(points)
         place = np.empty(len(groups.codes), np.int64)
@@ -200,7 +156,7 @@ class SpaceInMemory(Space):
         return np.bincount(p[is_copy], minlength=len(may)) > 0
 
 
-class PointSpace(SpaceInMemory):
+class PointSpace(Space):
     """Rows of Z (n, r), dense or sparse, with Euclidean distances; Z may hold some ``rows`` only, given by their numbers, ascending."""
 
     def __init__(self, Z: Any, among: np.ndarray, rows: np.ndarray | None = None) -> None:
@@ -233,11 +189,14 @@ class PointSpace(SpaceInMemory):
 
 # ---------------------------------------------------------------------- rows
 def neighbor_constraints(
-    space: Space,
-    groups: Any,
+    space: Any,
+    groups: LabelGroups,
     points: np.ndarray,
-    drawing: Drawing,
+    n_neighbors: int = 3,
+    n_impostors: int = 10,
+    max_rows: int = MOST_DEFAULT_ROWS,
     *,
+    form: Form = "comparison",
     typical: float | None = None,
     warn: bool = True,
 ) -> Constraints:
@@ -245,13 +204,20 @@ def neighbor_constraints(
 
     Parameters
     ----------
-    space : Space
+    space : Space or BlockSpace
         Where distances are measured.
-    groups : LabelGroups or BlockLabels
+    groups : LabelGroups
         Which of n points belong together.
     points : ndarray of int, shape (m,)
         Points that are compared with their neighbours.
-    drawing : Drawing
+    n_neighbors, n_impostors : int
+        Number of targets and of impostors of each point, at least 1.
+    max_rows : int
+        Maximum number of comparisons. Bounds are not limited.
+    form : {"comparison", "sq_distance"}
+        "comparison": ``d(i, target) + margin <= d(i, impostor)``. The margin is twice the largest squared distance between the point and a
+        target, so that dense and sparse regions get margins in their own units. "sq_distance": ``d(i, target) <= margin`` and
+        ``d(i, impostor) >= 2 margin``, where the margin of all points is the median positive squared distance to targets.
     typical : float, optional
         Median margin of the rows, which sets the scale of the learned metric. By default margins are measured in ``space``.
     warn : bool
@@ -264,7 +230,7 @@ def neighbor_constraints(
     """
     tie_tol = 1e-6  # relative difference of two distances below which a target and an impostor may be the same point
     relative_margin = 2.0  # of a comparison, in units of the point's largest squared distance to a target
-    neighbors = space.nearest(groups, points, drawing.n_neighbors, drawing.n_impostors)
+    neighbors = space.nearest(groups, points, n_neighbors, n_impostors)
     if not len(neighbors.points):
         is_apart = groups.relation[groups.codes[points[0]]] == APART
         raise NothingToCompare(
@@ -275,7 +241,7 @@ def neighbor_constraints(
         warn_of_points(neighbors.copies, COPIES)
     targets, impostors, near, far = neighbors.targets, neighbors.impostors, neighbors.near, neighbors.far
     beyond = float(np.median(far.min(axis=1) ** 2))  # margin if all targets are copies of their points
-    if drawing.form == "sq_distance":
+    if form == "sq_distance":
         return _bounds(neighbors, typical, beyond)
     p, a, b = ((targets[:, :, None] >= 0) & (impostors[:, None, :] >= 0)).nonzero()
     # no metric makes a target nearer than an impostor that is a copy of it
@@ -287,7 +253,6 @@ def neighbor_constraints(
         raise NothingToCompare(
             "the labels y give different classes to copies of every point that others could be nearer to.", pair
         )
-    max_rows = drawing.n_constraints or MOST_DEFAULT_ROWS
     p, a, b = [np.delete(column, void)[:max_rows] for column in (p, a, b)]
     i, j, l = neighbors.points[p], targets[p, a], impostors[p, b]
     farthest = np.where(targets >= 0, near**2, 0.0).max(axis=1)

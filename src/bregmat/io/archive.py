@@ -1,6 +1,6 @@
 """Archives of arrays: a zip of uncompressed .npy members with a JSON manifest that contains the sha256 of each member.
 
-Layout of format 2::
+Layout of format 3::
 
     manifest.json      class, format_version, bregmat version, info, state; shape, dtype and sha256 of every array
     arrays/NAME.npy    one per array, not compressed, so that other programs can map them
@@ -10,29 +10,28 @@ Layout of format 2::
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 import os
 import struct
 import zipfile
-from pathlib import Path
-from typing import IO, Any, BinaryIO
+from collections import Counter
+from typing import IO, Any
 
 import numpy as np
 
 from bregmat import __version__
 from bregmat.io.paths import as_path, atomic_write, check_readable
-from bregmat.io.state import ARRAY_NAME, MAX_DEPTH, STORED_KINDS, depth_of
+from bregmat.io.state import MAX_DEPTH, STORED_KINDS, depth_of
 
 __all__ = ["ModelFileError", "read_archive", "write_archive"]
 
 FORMAT = "bregmat-model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 64 * 2**20
-MAX_EMPTY = 2**20  # product of the nonzero dimensions of an array without entries
 CHUNK = 2**20  # bytes that are read at a time
+MAX_EMPTY = 2**20  # product of the nonzero dimensions of an array without entries
 _BROKEN_ZIP = (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, struct.error, EOFError, OSError)
 
 
@@ -65,7 +64,9 @@ def write_archive(path: str | os.PathLike[str], manifest: dict[str, Any], arrays
             with archive.open(zipfile.ZipInfo(_member(name)), "w", force_zip64=array.nbytes > 2**30) as stream:
                 hashed = _Hashed(stream)
                 np.lib.format.write_array(hashed, array, allow_pickle=False)
-            records[name] = {"shape": array.shape, "dtype": array.dtype.str, "sha256": hashed.sha256.hexdigest()}
+            is_fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+            records[name] = {"shape": array.shape, "dtype": array.dtype.str, "is_fortran": is_fortran}
+            records[name]["sha256"] = hashed.sha256.hexdigest()
         text = json.dumps(manifest, indent=1, allow_nan=False, ensure_ascii=True).encode("ascii")
         archive.writestr(zipfile.ZipInfo(MANIFEST), text)
         archive.comment = comment_of(text)
@@ -99,115 +100,78 @@ def read_archive(
     path = as_path(path)
     check_readable(path)
     with path.open("rb") as handle:
-        archive = _Archive(path, handle)
-        names = archive.manifest["arrays"] if has_arrays else ()
-        return archive.manifest, {name: archive.array(name) for name in names}
-
-
-class _Archive:
-    """An open model file. Members and manifest are checked when it is opened, each array when it is read."""
-
-    def __init__(self, path: Path, handle: BinaryIO) -> None:
-        self._path, self._size = path, os.fstat(handle.fileno()).st_size
         try:
-            self._zip = zipfile.ZipFile(handle)
-        except (*_BROKEN_ZIP, ValueError, OverflowError) as error:
-            raise self._wrong(f"not a bregmat model, or cut off ({error})") from error
-        self._members: dict[str, zipfile.ZipInfo] = {}
-        for info in self._zip.infolist():
-            self._check_member(info)
-            self._members[info.filename] = info
-        if sum(info.file_size for info in self._members.values()) > self._size:
-            raise self._wrong("members overlap")
-        if MANIFEST not in self._members:
-            raise self._wrong(f"no {MANIFEST}: not a bregmat model")
-        if self._members[MANIFEST].file_size > MAX_MANIFEST_BYTES:
-            raise self._wrong(f"{MANIFEST} is larger than {MAX_MANIFEST_BYTES} bytes")
-        self.manifest = self._checked_manifest(bytes(self._read(MANIFEST)))
+            with zipfile.ZipFile(handle) as archive:
+                size = os.fstat(handle.fileno()).st_size
+                manifest = _manifest(archive, size)
+                records = manifest["arrays"].items() if has_arrays else ()
+                return manifest, {name: _array(archive, name, record, size) for name, record in records}
+        except (*_BROKEN_ZIP, OverflowError, RuntimeError) as error:
+            raise ModelFileError(f"{path}: not a bregmat model, or damaged ({error})") from error
+        except ValueError as error:
+            raise ModelFileError(f"{path}: {error}") from error
 
-    def _wrong(self, what: str) -> ModelFileError:
-        return ModelFileError(f"{self._path}: {what}")
 
-    def _check_member(self, info: zipfile.ZipInfo) -> None:
-        name = info.filename
-        is_array = name.startswith("arrays/") and name.endswith(".npy") and ARRAY_NAME.fullmatch(name[7:-4])
-        if name != MANIFEST and not is_array:
-            raise self._wrong(f"unexpected member {name!r}")
-        if name in self._members:
-            raise self._wrong(f"member {name!r} occurs twice")
+def _manifest(archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
+    """The manifest of a file of `size` bytes, which names all other members."""
+    infos = archive.infolist()
+    for info in infos:
         # A member without compression cannot exceed the file, so a small file never causes a large allocation.
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1 or info.file_size != info.compress_size:
-            raise self._wrong(f"member {name!r} is compressed or encrypted")
-        if info.file_size + info.header_offset > self._size:
-            raise self._wrong(f"cut off inside member {name!r}")
+            raise ValueError(f"member {info.filename!r} is compressed or encrypted")
+    if sum(info.file_size for info in infos) > size:
+        raise ValueError("members overlap, or the file is cut off")
+    names = Counter(info.filename for info in infos)
+    if MANIFEST not in names:
+        raise ValueError(f"no {MANIFEST}: not a bregmat model")
+    if archive.getinfo(MANIFEST).file_size > MAX_MANIFEST_BYTES:
+        raise ValueError(f"{MANIFEST} is larger than {MAX_MANIFEST_BYTES} bytes")
+    text = archive.read(MANIFEST)
+    try:
+        manifest = json.loads(text.decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{MANIFEST} cannot be read ({error})") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ValueError(f"not a bregmat model: {MANIFEST} does not say format {FORMAT!r}")
+    if depth_of(manifest) > MAX_DEPTH:
+        raise ValueError(f"{MANIFEST} is nested more than {MAX_DEPTH} deep")
+    version = manifest.get("format_version")
+    if version != FORMAT_VERSION or type(version) is not int:
+        is_newer = type(version) is int and version > FORMAT_VERSION
+        advice = "Update bregmat" if is_newer else "Fit and save the model again"
+        written = f"written in format {version!r} by bregmat {manifest.get('bregmat')}"
+        raise ValueError(f"{written}; this is bregmat {__version__}, which reads format {FORMAT_VERSION}. {advice}")
+    if archive.comment != comment_of(text):
+        raise ValueError(f"{MANIFEST} was altered: its sha256 is not the recorded one")
+    if not all(isinstance(manifest.get(key), dict) for key in ("info", "state", "arrays")):
+        raise ValueError(f"{MANIFEST} lacks info, state or arrays")
+    expected = Counter([MANIFEST, *map(_member, manifest["arrays"])])
+    if missing := sorted(expected - names):
+        raise ValueError(f"members are missing: {', '.join(missing)}")
+    if extra := sorted(names - expected):
+        raise ValueError(f"members that the manifest does not name, or names once: {', '.join(map(repr, extra))}")
+    return manifest
 
-    def _read(self, name: str) -> bytearray:
-        """Content of one member, whose CRC is checked."""
-        buffer, at = bytearray(self._members[name].file_size), 0
-        try:
-            with self._zip.open(self._members[name]) as stream:
-                while chunk := stream.read(CHUNK):
-                    buffer[at : at + len(chunk)] = chunk
-                    at += len(chunk)
-        except (*_BROKEN_ZIP, RuntimeError) as error:
-            raise self._wrong(f"member {name!r} is damaged ({error})") from error
-        if at < len(buffer):
-            raise self._wrong(f"cut off inside member {name!r}")
-        return buffer
 
-    def _checked_manifest(self, text: bytes) -> dict[str, Any]:
-        try:
-            manifest = json.loads(text.decode("ascii"))
-        except (ValueError, RecursionError) as error:
-            raise self._wrong(f"{MANIFEST} cannot be read ({error})") from error
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise self._wrong(f"not a bregmat model: {MANIFEST} does not say format {FORMAT!r}")
-        if depth_of(manifest) > MAX_DEPTH:
-            raise self._wrong(f"{MANIFEST} is nested more than {MAX_DEPTH} deep")
-        version = manifest.get("format_version")
-        if version != FORMAT_VERSION or type(version) is not int:
-            is_newer = type(version) is int and version > FORMAT_VERSION
-            advice = "Update bregmat" if is_newer else "Fit and save the model again"
-            written = f"written in format {version!r} by bregmat {manifest.get('bregmat')}"
-            raise self._wrong(
-                f"{written}; this is bregmat {__version__}, which reads format {FORMAT_VERSION}. {advice}"
-            )
-        if self._zip.comment != comment_of(text):
-            raise self._wrong(f"{MANIFEST} was altered: its sha256 is not the recorded one")
-        if not all(isinstance(manifest.get(key), dict) for key in ("info", "state", "arrays")):
-            raise self._wrong(f"{MANIFEST} lacks info, state or arrays")
-        expected = {_member(name) for name in manifest["arrays"]}
-        if missing := sorted(expected - set(self._members)):
-            raise self._wrong(f"members are missing: {', '.join(missing)}")
-        if extra := sorted(set(self._members) - expected - {MANIFEST}):
-            raise self._wrong(f"members that the manifest does not name: {', '.join(extra)}")
-        return manifest
-
-    def array(self, name: str) -> np.ndarray:
-        """One array; the sha256 is checked, and the .npy header must state the size of the member."""
-        record = self.manifest["arrays"][name]
-        data = self._read(_member(name))
-        if not isinstance(record, dict) or hashlib.sha256(data).hexdigest() != record.get("sha256"):
-            raise self._wrong(f"array {name!r} was altered: its sha256 is not the recorded one")
-        stream = io.BytesIO(memoryview(data)[:65536])
-        try:
-            shape, is_fortran, dtype = _npy_header(stream)
-        except (ValueError, TypeError, EOFError) as error:
-            raise self._wrong(f"array {name!r} has no valid .npy header ({error})") from error
-        offset, size = stream.tell(), math.prod(shape)
-        if dtype.kind not in STORED_KINDS or dtype.itemsize == 0 or size * dtype.itemsize != len(data) - offset:
-            raise self._wrong(f"array {name!r} does not have the size its header states, or holds objects")
+def _array(archive: zipfile.ZipFile, name: str, record: Any, size: int) -> np.ndarray:
+    """One array of a file of `size` bytes. Its record says what it is; the header of the .npy member is for other programs."""
+    data, at = bytearray(archive.getinfo(_member(name)).file_size), 0
+    stream: Any = archive.open(_member(name))
+    with stream:
+        while n_read := stream.readinto(memoryview(data)[at : at + CHUNK]):
+            at += n_read
+    if at < len(data) or not isinstance(record, dict) or hashlib.sha256(data).hexdigest() != record.get("sha256"):
+        raise ValueError(f"array {name!r} was altered: its sha256 is not the recorded one")
+    try:
+        shape, dtype = tuple(record["shape"]), np.dtype(record["dtype"])
+        offset = len(data) - math.prod(shape) * dtype.itemsize
+        if data[:8] != b"\x93NUMPY\x01\x00" or offset != 10 + int.from_bytes(data[8:10], "little"):
+            raise ValueError("its size is not that of its shape and dtype")
         # The size of the member does not limit the dimensions of an array without entries.
-        if size == 0 and math.prod(filter(None, shape)) > max(MAX_EMPTY, self._size):
-            raise self._wrong(f"array {name!r} has no entries, but its header states the shape {shape}")
-        return np.ndarray(shape, dtype, data, offset, order="F" if is_fortran else "C")
-
-
-def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether the order is Fortran order, and dtype."""
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(stream)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(stream)
-    raise ValueError(f"header version {version}")
+        if 0 in shape and math.prod(filter(None, shape)) > max(MAX_EMPTY, size):
+            raise ValueError(f"it has no entries, but the shape {shape}")
+        if dtype.kind not in STORED_KINDS or dtype.itemsize == 0:
+            raise ValueError(f"its dtype is {dtype}")
+        return np.ndarray(shape, dtype, data, offset, order="F" if record["is_fortran"] else "C")
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"array {name!r} cannot be restored ({error})") from error

@@ -13,7 +13,7 @@ from bregmat.constraints.relations import SAMPLES
 from bregmat.constraints.tables import TableRows, columns_of, parse_sample_ids, table_rows
 from bregmat.constraints.tuples import holds_numbers
 from bregmat.io import tables
-from bregmat.io.sources import TABLES, TEXT, file_kind, source_of
+from bregmat.io.paths import TABLES, TEXT, kind_of, known_path
 from bregmat.typing import Labels, Points, RandomState
 
 __all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "write_constraints"]
@@ -73,7 +73,7 @@ def read_constraints(
     2
     """
     table = read_placed_constraints(path, id_type=id_type, encoding=encoding, scores=scores)
-    return table.bounded(path, X, sample_id, random_state)
+    return table.bounded(X, sample_id, random_state)
 
 
 def read_placed_constraints(
@@ -90,15 +90,15 @@ def read_placed_constraints(
     path, id_type, encoding, scores
         As in :func:`read_constraints`.
     """
-    source = source_of(path, "read constraints from", TABLES)
-    table = tables.read(source, has_header=True, is_word=lambda name: True, encoding=encoding)
-    header = f"{source.path}" if table.text is None else f"{source.path}, line 1"
+    path = known_path(path, "read constraints from", TABLES)
+    table = tables.read(path, has_header=True, is_word=lambda name: True, encoding=encoding)
+    header = f"{path}" if table.text is None else f"{path}, line 1"
     columns = dict(table.columns)
     if table.text is not None:
         columns |= {name: np.array([*map(_unescaped, columns[name])]) for name in SAMPLES if name in columns}
     if table.has_decimal_commas:
         columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
-    how: Any = {"header": header, "path": source.path, "id_type": id_type, "scores": scores}
+    how: Any = {"header": header, "path": path, "id_type": id_type, "scores": scores}
     return table_rows(Constraints, columns, table.where, **how)
 
 
@@ -134,7 +134,8 @@ def write_constraints(path: str | os.PathLike[str], constraints: Constraints) ->
     ...     path.read_text().splitlines()[0].split(",")[:3]
     ['relation', 'i', 'j']
     """
-    path, kind = file_kind(path, "write constraints to", TABLES)
+    path = known_path(path, "write constraints to", TABLES)
+    kind = kind_of(path)
     columns, as_cell = columns_of(constraints), _escaped if kind in TEXT else str
     for name in map(str, () if constraints.ids is None else constraints.ids):
         # an empty cell holds no sample; readers of text strip cells, and may end a line at "\r"

@@ -3,13 +3,13 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from bregmat.base.checks import as_choice
 from bregmat.io import tables
-from bregmat.io.paths import atomic_write
-from bregmat.io.sources import TABLES, Source, file_kind, source_of
+from bregmat.io.paths import TABLES, atomic_write, kind_of, known_path
 
 __all__ = ["Points", "read_points", "write_points"]
 
@@ -46,8 +46,6 @@ class Points:
         Number of missing cells of each feature that has any.
     medians : dict of str -> float
         The values that replace them if ``missing="median"``.
-    has_decimal_commas : bool
-        Whether the numbers in the file have decimal commas.
     """
 
     X: np.ndarray
@@ -56,8 +54,12 @@ class Points:
     rows: np.ndarray | None = None
     n_missing: dict[str, int] = field(default_factory=dict)
     medians: dict[str, float] = field(default_factory=dict)
-    has_decimal_commas: bool = False
     table: tables.Table | None = field(default=None, repr=False)
+
+    @property
+    def has_decimal_commas(self) -> bool:
+        """Whether the numbers in the file have decimal commas."""
+        return self.table is not None and self.table.has_decimal_commas
 
     def where(self, row: int) -> str:
         """The line of a row in a text file, otherwise its row number."""
@@ -120,16 +122,21 @@ def read_points(
     (2, 2)
     """
     as_choice("missing", missing, MISSING)
-    source = source_of(path, "read points from", KINDS)
+    path = known_path(path, "read points from", KINDS)
     exclude = tuple(exclude)
-    if source.kind == ".npy":  # searched for missing cells only if these are to be replaced
-        points = _from_npy(source, exclude, features)
+    if kind_of(path) == ".npy":  # searched for missing cells only if these are to be replaced
+        points = _from_npy(path, exclude, features)
         return points if missing == "error" else _complete(points, missing, medians)
-    return _complete(_from_table(source, exclude, features, encoding), missing, medians)
+    return _complete(_from_table(path, exclude, features, encoding), missing, medians)
 
 
 def write_points(
-    path: str | os.PathLike[str], X: np.ndarray, *, names: Sequence[str], columns: dict[str, np.ndarray] | None = None
+    path: str | os.PathLike[str],
+    X: np.ndarray,
+    *,
+    names: Sequence[str],
+    columns: dict[str, np.ndarray] | None = None,
+    has_decimal_commas: bool = False,
 ) -> None:
     """Write points to a file that `read_points` can read.
 
@@ -142,16 +149,19 @@ def write_points(
         Names of the columns of X; not in .npy.
     columns : dict of str -> array of shape (n,), optional
         Columns of words or ids, which come first; not in .npy.
+    has_decimal_commas : bool
+        Whether numbers in .csv and .tsv have decimal commas; semicolons separate the cells of .csv then.
     """
-    path, kind = file_kind(path, "write points to", KINDS)
+    path = known_path(path, "write points to", KINDS)
     X = np.asarray(X)
     if X.ndim != 2 or X.shape[1] != len(names):
         raise ValueError(f"X must have shape (n, {len(names)}) to match names; got {X.shape}")
-    if kind == ".npy":
+    if kind_of(path) == ".npy":
         with atomic_write(path) as handle:
             np.lib.format.write_array(handle, X, allow_pickle=False)
     else:
-        tables.write(path, {**(columns or {}), **{name: X[:, k] for k, name in enumerate(names)}})
+        cells = {**(columns or {}), **{name: X[:, k] for k, name in enumerate(names)}}
+        tables.write(path, cells, has_decimal_commas=has_decimal_commas)
 
 
 def _is_other(name: str, exclude: Iterable[str]) -> bool:
@@ -164,12 +174,10 @@ def has_index(table: tables.Table) -> bool:
     return INDEX not in table.columns and any(name in _INDEX_NAMES for name in table.columns)
 
 
-def _from_table(
-    source: Source, exclude: tuple[str, ...], features: Sequence[str] | None, encoding: str | None
-) -> Points:
+def _from_table(path: Path, exclude: tuple[str, ...], features: Sequence[str] | None, encoding: str | None) -> Points:
     """The columns of a table, with NaN for missing cells of features."""
     asked = tuple(features or ())
-    table = tables.read(source, is_word=lambda name: name not in asked and _is_other(name, exclude), encoding=encoding)
+    table = tables.read(path, is_word=lambda name: name not in asked and _is_other(name, exclude), encoding=encoding)
     named = [name for name in (*exclude, *asked) if name not in (INDEX, *_INDEX_NAMES) or not has_index(table)]
     tables.require_columns(table.path, named, table.columns)
     X: dict[str, np.ndarray] = {}
@@ -186,7 +194,7 @@ def _from_table(
         raise NoNumbersError(f"{table.path}: no column of numbers to learn from; the columns are {listed}")
     order = asked or tuple(X)
     matrix = np.column_stack([np.empty((len(next(iter(table.columns.values()))), 0)), *(X[name] for name in order)])
-    return Points(matrix, order, others, has_decimal_commas=table.has_decimal_commas, table=table)
+    return Points(matrix, order, others, table=table)
 
 
 def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | None:
@@ -239,8 +247,7 @@ def _complete(points: Points, missing: str, medians: Mapping[str, float] | None)
     return replace(points, X=X, n_missing=counts, medians=filled)
 
 
-def _from_npy(source: Source, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:
-    path = source.path
+def _from_npy(path: Path, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:
     X = tables.read_npy(path, mmap=True)
     if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
         got = f"shape {X.shape}, dtype {X.dtype}"

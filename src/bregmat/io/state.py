@@ -44,6 +44,7 @@ REGISTRIES = {  # of each kind, and the module that fills it, which nothing may 
 }
 MAX_DEPTH = 50  # of nested lists and dicts, which are read recursively; an estimator needs about 10
 ARRAY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,99}")
+NOT_COUNTED = ("$float", "$tuple", "$items", "$same", "$enum", "$records", "$registered")  # by "$same"
 STORED_KINDS = "biufcSU"  # kinds of dtypes that .npy files store without pickling
 
 
@@ -195,18 +196,17 @@ class _Reader:
         tag = next(iter(state), "")
         if not tag.startswith("$"):
             return self.fields(state)
-        if tag in ("$float", "$tuple", "$items", "$same", "$enum", "$records", "$registered"):
-            return self._value(tag, state)
-        self._found.append(self._object(tag, state))
-        return self._found[-1]
+        value = self._tagged(tag, state[tag], state)
+        if tag not in NOT_COUNTED:
+            self._found.append(value)
+        return value
 
     def fields(self, state: dict[str, Any]) -> dict[str, Any]:
         """The values of a dict, without its tag."""
         return {name: self.read(value) for name, value in state.items() if not name.startswith("$")}
 
-    def _value(self, tag: str, state: dict[str, Any]) -> Any:
-        """A value that is not numbered, or a reference to a numbered one."""
-        content = state[tag]
+    def _tagged(self, tag: str, content: Any, state: dict[str, Any]) -> Any:
+        """The value of a state with a tag."""
         match tag:
             case "$float":
                 return float(content)
@@ -226,24 +226,21 @@ class _Reader:
                 if not issubclass(cls, Enum):
                     raise TypeError(f"{content[0]} is no enumeration")
                 return cls(content[1])
-        if type(content) is not int or content < 0:
-            raise ValueError(f"$same must be the number of an object; got {content!r}")
-        return self._found[content]
-
-    def _object(self, tag: str, state: dict[str, Any]) -> Any:
-        """An array or an object."""
-        match tag:
+            case "$same":
+                if type(content) is not int or content < 0:
+                    raise ValueError(f"$same must be the number of an object; got {content!r}")
+                return self._found[content]
             case "$array":
-                return self._arrays[state[tag]]
+                return self._arrays[content]
             case "$class":
-                return object_of(class_named(state[tag]), self.fields(state))
+                return object_of(class_named(content), self.fields(state))
             case "$objects":
-                items = self.read(state[tag])
+                items = self.read(content)
                 return np.fromiter(items, dtype=object, count=len(items)).reshape(state["shape"])
             case "$sparse":
-                return _csr(*self.read(state[tag]), *map(int, state["shape"]))
+                return _csr(*self.read(content), *map(int, state["shape"]))
             case "$kernel_of":
-                method = self.read(state[tag]).kernel
+                method = self.read(content).kernel
                 if not isinstance(method, MethodType):
                     raise TypeError("the kernel of a learner must be a method")
                 return method

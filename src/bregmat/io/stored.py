@@ -21,30 +21,27 @@ from bregmat.sharded.sources import LazyConstraints
 __all__ = ["ConstraintFiles", "StoredPoints", "open_constraints", "open_points"]
 
 
-Stamp = tuple[tuple[str, int, int, int], ...]  # name, size, time of the last change and inode of each file
+Stamp = tuple[int, int, int]  # size, time of the last change and inode
 
 
 def _stamp(path: Path) -> Stamp:
-    """What changes when a file, or a file of a folder, is replaced or written to."""
+    """What changes when a file is replaced or written to."""
     check_readable(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    sizes = [(os.fspath(file), file.stat()) for file in files]
-    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in sizes)
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino
 
 
 @contextmanager
 def _unchanged(path: Path, stamp: Stamp) -> Iterator[None]:
-    """Read files; raise unless they are those of the stamp, before and after."""
+    """Read a file; raise unless it is that of the stamp, before and after."""
     for is_read in (False, True):
         try:
             now = _stamp(path)
         except OSError as error:
             raise ValueError(f"{path}: the file that was opened is gone ({error})") from error
         if now != stamp:
-            name = next((one[0] for one in sorted({*now} ^ {*stamp})), path)
-            raise ValueError(
-                f"{name}: the file has changed since it was opened; what was computed holds for neither version"
-            )
+            what = "the file has changed since it was opened; what was computed holds for neither version"
+            raise ValueError(f"{path}: {what}")
         if not is_read:
             yield
 

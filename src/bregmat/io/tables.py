@@ -12,8 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bregmat.base.checks import similar_name
-from bregmat.io.paths import atomic_write
-from bregmat.io.sources import PACKED, TABLES, TEXT, Source, file_kind, require_distinct
+from bregmat.io.paths import PACKED, TABLES, TEXT, atomic_write, check_readable, kind_of, known_path, require_distinct
 from bregmat.io.texts import Text, pandas_package
 
 # A columnar file may decompress to at most LARGE bytes or EXPANDS times its size, whichever is larger.
@@ -95,7 +94,7 @@ class CellError(ValueError):
 
 
 def read(
-    source: Source,
+    path: Path,
     *,
     has_header: bool | None = None,
     is_word: Callable[[str], bool] = lambda name: False,
@@ -106,7 +105,7 @@ def read(
 
     Parameters
     ----------
-    source : Source
+    path : Path
     has_header : bool, optional
         Whether a file of text has one; by default, if the first line holds no number. Otherwise the columns are "x0", "x1", ...
     is_word : callable
@@ -116,28 +115,28 @@ def read(
     may_be_short : bool
         Whether rows of a file of text may have fewer cells than the first line; those at the end are missing then.
     """
-    if source.kind not in TEXT:
-        return Table(source.path, _read_parquet(source))
-    text = Text.of(source, has_header, encoding)
-    return Table(source.path, text.columns(is_word, may_be_short=may_be_short), text)
+    if kind_of(path) not in TEXT:
+        return Table(path, _read_parquet(path))
+    text = Text.of(path, has_header, encoding)
+    return Table(path, text.columns(is_word, may_be_short=may_be_short), text)
 
 
-def column_names(source: Source, encoding: str | None = None) -> list[str]:
+def column_names(path: Path, encoding: str | None = None) -> list[str]:
     """Names of the columns of a table; a .npy file has none."""
-    if source.kind in TEXT:
-        return Text.of(source, None, encoding).names
-    if source.kind == ".parquet":
-        with open_parquet(source) as file:
+    if kind_of(path) in TEXT:
+        return Text.of(path, None, encoding).names
+    if kind_of(path) == ".parquet":
+        with open_parquet(path) as file:
             return list(file.schema_arrow.names)
     return []
 
 
 def write(path: Path, columns: Mapping[str, Any], *, has_decimal_commas: bool = False) -> None:
     """Write named columns of equal length; floats are read back to the same bits. With decimal commas, semicolons separate cells."""
-    _, kind = file_kind(path, "write a table to", TABLES)
+    kind = kind_of(known_path(path, "write a table to", TABLES))
     with atomic_write(path) as handle:
         if kind in TEXT:
-            packed = {"method": "gzip", "mtime": 0} if Path(path).suffix.lower() == PACKED else None
+            packed = {"method": "gzip", "mtime": 0} if path.suffix.lower() == PACKED else None
             delimiter, decimal = (";", ",") if has_decimal_commas else (",", ".")
             frame = pandas_package().DataFrame(dict(columns))
             frame.to_csv(
@@ -158,6 +157,7 @@ def write(path: Path, columns: Mapping[str, Any], *, has_decimal_commas: bool = 
 # ---------------------------------------------------------------- .npy
 def read_npy(path: str | os.PathLike[str], *, mmap: bool = False) -> np.ndarray:
     """The array of a .npy file, read or mapped; nothing is unpickled."""
+    check_readable(Path(path))
     try:
         array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
     except NOT_NPY as error:
@@ -178,25 +178,18 @@ def _pyarrow() -> Any:
 
 
 @contextmanager
-def damage_of(source: Source) -> Iterator[None]:
-    """Turn what pyarrow raises for a damaged file into ValueError."""
+def open_parquet(path: Path) -> Iterator[Any]:
+    """A ``pyarrow.parquet.ParquetFile``; ValueError for what pyarrow raises while it is open, because the file is damaged."""
+    check_readable(path)
     pyarrow = _pyarrow()
-    try:
-        yield
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
-        # pyarrow raises OSError for damaged pages and MemoryError for impossible sizes
-        raise ValueError(f"{source.path}: not a {source.kind[1:]} file, or damaged ({error})") from error
-
-
-@contextmanager
-def open_parquet(path: Path | Source) -> Iterator[Any]:
-    """A ``pyarrow.parquet.ParquetFile``."""
-    source = path if isinstance(path, Source) else Source(path, ".parquet")
-    pyarrow = _pyarrow()
-    # opened outside of damage_of: a missing file is not a damaged one
-    with source.open() as handle, damage_of(source), pyarrow.parquet.ParquetFile(handle) as file:
-        require_distinct(source.path, file.schema_arrow.names)
-        yield file
+    with path.open("rb") as handle:
+        try:
+            with pyarrow.parquet.ParquetFile(handle) as file:
+                require_distinct(path, file.schema_arrow.names)
+                yield file
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
+            # pyarrow raises OSError for damaged pages and MemoryError for impossible sizes
+            raise ValueError(f"{path}: not a parquet file, or damaged ({error})") from error
 
 
 def is_numeric(kind: Any) -> bool:
@@ -206,17 +199,15 @@ def is_numeric(kind: Any) -> bool:
     return types.is_integer(kind) or types.is_floating(kind)
 
 
-def _read_parquet(source: Source) -> dict[str, np.ndarray]:
-    with open_parquet(source) as file:
-        size = 8 * file.metadata.num_rows * file.metadata.num_columns
-        if size > max(LARGE, EXPANDS * source.size):
-            what = f"a file of {source.size} bytes that decompresses to {size}"
-            raise ValueError(f"{source.path}: {what}: it is damaged or malicious")
-        table = file.read()
-    if table.num_rows == 0:
-        raise ValueError(f"{source.path}: no rows")
-    columns = {}
-    with damage_of(source):
+def _read_parquet(path: Path) -> dict[str, np.ndarray]:
+    with open_parquet(path) as file:
+        n, size = file.metadata.num_rows, 8 * file.metadata.num_rows * file.metadata.num_columns
+        if size > max(LARGE, EXPANDS * (packed := path.stat().st_size)):
+            what = f"a file of {packed} bytes that decompresses to {size}"
+            raise ValueError(f"{path}: {what}: it is damaged or malicious")
+        if n == 0:
+            raise ValueError(f"{path}: no rows")
+        table, columns = file.read(), {}
         for name, column in zip(table.column_names, table.columns):
             if is_numeric(column.type) or str(column.type) == "bool":
                 columns[name] = column.to_numpy()

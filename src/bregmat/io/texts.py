@@ -2,20 +2,20 @@
 
 import codecs
 import csv
-import io
 import operator
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bregmat.base.threads import cached_property
 from bregmat.constraints.columns import is_number_word
-from bregmat.io.sources import Source, require_distinct
+from bregmat.io.paths import kind_of, opened_text, require_distinct
 
 SHOWN = 20  # first lines, from which delimiter, header and decimal comma are detected
 LONGEST = 2**26  # maximum number of characters of one of these lines
@@ -39,7 +39,7 @@ def pandas_package() -> Any:
 class Text:
     """A text table: its encoding, delimiter, decimal point, and names of columns."""
 
-    source: Source
+    path: Path
     encoding: str
     delimiter: str
     decimal: str = "."
@@ -47,92 +47,72 @@ class Text:
     has_header: bool = True
 
     @classmethod
-    def of(cls, source: Source, has_header: bool | None = None, encoding: str | None = None) -> "Text":
+    def of(cls, path: Path, has_header: bool | None = None, encoding: str | None = None) -> "Text":
         """Detect the format from the first lines; by default, a first line without numbers is a header."""
         encoding = "utf-8" if encoding is None else encoding
-        lines = _first_lines(source, encoding)
+        lines = _first_lines(path, encoding)
         if not lines:
-            raise ValueError(f"{source.path}: the file is empty")
-        delimiter = "\t" if source.kind == ".tsv" else _delimiter_of(lines)
+            raise ValueError(f"{path}: the file is empty")
+        delimiter = "\t" if kind_of(path) == ".tsv" else _delimiter_of(lines)
         rows = _cells(lines, delimiter)
         if not rows:
-            raise ValueError(f"{source.path}: the first line cannot be read as a row of a table")
+            raise ValueError(f"{path}: the first line cannot be read as a row of a table")
         has_comma = delimiter != "," and any(_has_decimal_comma(cell) for row in rows for cell in row)
         decimal = "," if has_comma else "."
         if has_header is None:
             has_header = not any(is_number_word(cell.replace(decimal, ".")) for cell in rows[0])
         names = rows[0] if has_header else [f"x{k}" for k in range(len(rows[0]))]
-        require_distinct(source.path, names)
-        return cls(source, encoding, delimiter, decimal, names, has_header)
+        require_distinct(path, names)
+        return cls(path, encoding, delimiter, decimal, names, has_header)
 
     # ------------------------------------------------------------------ reading by pandas
     def columns(self, is_word: Callable[[str], bool], *, may_be_short: bool = False) -> dict[str, np.ndarray]:
         """All columns, of numbers or words; the cells of columns for which ``is_word(name)`` holds are not converted."""
         words = [name for name in self.names if is_word(name)]
         missing = {name: list(MISSING) for name in self.names if name not in words}
-        with self.source.open() as handle, self._errors():
-            frame = self._read(handle, dtype=dict.fromkeys(words, str), na_values=missing)
+        pandas, errors = pandas_package(), pandas_package().errors
+        # since version 3.1, pandas reads all numbers exactly
+        is_exact = tuple(int(part) for part in pandas.__version__.split(".")[:2]) >= (3, 1)
+        try:
+            with warnings.catch_warnings(), opened_text(self.path, self.encoding) as text:
+                warnings.simplefilter("error", errors.ParserWarning)
+                frame = pandas.read_csv(
+                    text,
+                    sep=self.delimiter,
+                    decimal=self.decimal,
+                    header=0 if self.has_header else None,
+                    names=self.names,
+                    index_col=False,
+                    skipinitialspace=True,
+                    dtype=dict.fromkeys(words, str),
+                    na_values=missing,
+                    keep_default_na=False,
+                    low_memory=False,
+                    **({} if is_exact else {"float_precision": "round_trip"}),
+                )
+        except (errors.ParserWarning, errors.ParserError, errors.EmptyDataError) as error:
+            self._refuse_rows(operator.gt)
+            said = str(error).rpartition("C error: ")[2].strip()
+            raise ValueError(f"{self.path}: cannot be read as a table: {said}") from error
+        except (OverflowError, MemoryError) as error:
+            raise ValueError(f"{self.path}: cannot be read as a table ({error})") from error
         if frame.empty:
-            raise ValueError(f"{self.source.path}: a header line, but no rows")
+            raise ValueError(f"{self.path}: a header line, but no rows")
         last = frame[self.names[-1]]
         if not may_be_short and (last.isna() | (last.astype(object) == "")).any():  # as in a short row
             self._refuse_rows(operator.lt)
         return {name: _column(frame[name]) for name in self.names}
 
-    def _read(self, handle: Any, **more: Any) -> Any:
-        # since version 3.1, pandas reads all numbers exactly
-        exact = {} if _version(pandas_package()) >= (3, 1) else {"float_precision": "round_trip"}
-        return pandas_package().read_csv(
-            handle,
-            sep=self.delimiter,
-            decimal=self.decimal,
-            header=0 if self.has_header else None,
-            names=self.names,
-            index_col=False,
-            skipinitialspace=True,
-            encoding=self.encoding,
-            keep_default_na=False,
-            low_memory=False,
-            **exact,
-            **more,
-        )
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Convert errors and warnings of pandas to a ValueError that names the file."""
-        errors, path = pandas_package().errors, self.source.path
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", errors.ParserWarning)
-            try:
-                yield
-            except UnicodeDecodeError as error:
-                raise self._not_text(error) from error
-            except (errors.ParserWarning, errors.ParserError, errors.EmptyDataError) as error:
-                self._refuse_rows(operator.gt)
-                said = str(error).rpartition("C error: ")[2].strip()
-                raise ValueError(f"{path}: cannot be read as a table: {said}") from error
-            except (OverflowError, MemoryError) as error:
-                raise ValueError(f"{path}: cannot be read as a table ({error})") from error
-
-    def _not_text(self, error: Exception) -> ValueError:
-        name = "UTF-8" if self.encoding == "utf-8" else self.encoding
-        hint = (
-            "; if it is in another encoding, such as cp1252, give its name as the encoding" if name == "UTF-8" else ""
-        )
-        return ValueError(f"{self.source.path}: not a text file in {name} ({error}){hint}")
-
     # ------------------------------------------------------------------ locations of rows
     @contextmanager
     def _rows(self) -> Iterator[Any]:
         """Pairs (line, cells) of all rows including the header, without blank lines, as pandas counts rows."""
-        with self.source.open() as handle, _decoded(handle, self.encoding) as text:
+        with opened_text(self.path, self.encoding) as text:
             reader = csv.reader(text, delimiter=self.delimiter, skipinitialspace=True)
             try:
                 yield ((reader.line_num, cells) for cells in reader if len(cells) > 1 or (cells and cells[0].strip()))
             except csv.Error as error:
-                raise ValueError(f"{self.source.path}, line {reader.line_num}: {error}") from error
-            except UnicodeDecodeError as error:
-                raise self._not_text(error) from error
+                raise ValueError(f"{self.path}, line {reader.line_num}: {error}") from error
 
     @cached_property
     def lines(self) -> list[int]:
@@ -146,7 +126,7 @@ class Text:
         with self._rows() as rows:
             for line, cells in rows:
                 if is_wrong(len(cells), n):
-                    raise ValueError(f"{self.source.path}, line {line}: {len(cells)} cells, and the first line has {n}")
+                    raise ValueError(f"{self.path}, line {line}: {len(cells)} cells, and the first line has {n}")
 
     def cell(self, row: int, name: str) -> str:
         """The text of a cell; empty if the row is too short."""
@@ -162,35 +142,18 @@ class Text:
         return f"; decimal commas are recognised by the first {SHOWN} lines: write them there, too, or write points"
 
 
-def _version(package: Any) -> tuple[int, ...]:
-    return tuple(int(part) for part in package.__version__.split(".")[:2])
-
-
-@contextmanager
-def _decoded(handle: Any, encoding: str) -> Iterator[io.TextIOWrapper]:
-    """The text of an open file, which is not closed."""
-    text = io.TextIOWrapper(handle, encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="")
-    try:
-        yield text
-    finally:
-        text.detach()
-
-
-def _first_lines(source: Source, encoding: str) -> list[str]:
+def _first_lines(path: Path, encoding: str) -> list[str]:
     """The first `SHOWN` lines that are not blank."""
     try:
         codecs.lookup(encoding)
     except LookupError as error:
         raise ValueError(f"encoding {encoding!r} is not known.") from error
     lines: list[str] = []
-    with source.open() as handle, _decoded(handle, encoding) as text:
-        try:
-            while len(lines) < SHOWN and (line := text.readline(LONGEST)):
-                if len(line) == LONGEST:
-                    raise ValueError(f"{source.path}: no table of text, a line has {LONGEST} characters or more")
-                lines += [line] if line.strip() else []
-        except UnicodeDecodeError as error:
-            raise Text(source, encoding, ",")._not_text(error) from error
+    with opened_text(path, encoding) as text:
+        while len(lines) < SHOWN and (line := text.readline(LONGEST)):
+            if len(line) == LONGEST:
+                raise ValueError(f"{path}: no table of text, a line has {LONGEST} characters or more")
+            lines += [line] if line.strip() else []
     return lines
 
 

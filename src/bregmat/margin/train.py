@@ -10,8 +10,9 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from bregmat.base.checks import as_choice, check_flag, check_limits, check_positive
-from bregmat.base.threads import single_thread_blas
-from bregmat.engine.loop import Outcome, RunLog, compose, repeat, returns_result
+from bregmat.base.threads import returns_result, single_thread_blas
+from bregmat.engine.loop import Run, RunLog, compose, repeat
+from bregmat.engine.problem import Proof
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.kernels.sources import Part
@@ -193,17 +194,15 @@ class MarginTraining:
     exit_reason: ExitReason | None = None
     proof: MarginCertificate | None = None  # of the last weights
 
-    def run(self, log: RunLog) -> Outcome:
+    def run(self, log: RunLog) -> Run:
         """Train the machine."""
         search, no_limit = self.search, 2**62  # the search counts coordinate steps itself
         reason, _ = repeat(self, no_limit, log)
         is_stopped = reason in (ExitReason.TIME, ExitReason.INTERRUPTED)
-        proof = self.certificate() if self.proof is None or is_stopped else self.proof
+        certificate = self.certificate() if self.proof is None or is_stopped else self.proof
         search.problem.kernel.formed = None  # the result may be kept for long
-        more: dict[str, Any] = {"by_own_rule": True}
-        if reason is ExitReason.CERTIFICATE:
-            more |= {"status": Status.INFEASIBLE, "conflict": np.flatnonzero(search.x)}
-        return log.outcome(proof, self.tol, reason, self.settings.name, search.steps, **more)
+        proof = Proof(search.x, np.flatnonzero(search.x)) if reason is ExitReason.CERTIFICATE else None
+        return Run(log, certificate, self.tol, reason, self.settings.name, search.steps, proof, by_own_rule=True)
 
     def measure(self, is_last: bool) -> dict[str, float]:
         """Objectives, their gap and the violation, from float32 rows; at the end those of the certificate."""

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal
-from bregmat.engine.loop import Outcome, RunLog
-from bregmat.engine.status import ExitReason, Status
+from bregmat.engine.loop import Run, RunLog
+from bregmat.engine.problem import Proof
+from bregmat.engine.status import ExitReason
 from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.hulls import nearest_points
 from bregmat.margin.problem import MarginProblem
@@ -25,7 +26,7 @@ def run_on_machine(
     tol: float,
     max_iter: int | None,
     log: RunLog,
-) -> Outcome:
+) -> Run:
     """Run the updates of Sha 2002, eq. 7 (hard margin), and their versions with bounds and a sum constraint.
 
     The kernel is kept during the run: 8 n^2 bytes.
@@ -43,13 +44,12 @@ def run_on_machine(
         return _machine(problem, state.point).certify()
 
     run = run_updates(program, settings, start, prove=prove, tol=tol, max_iter=max_iter, log=log)
-    end, proof, reason = run.state, run.proof, run.exit_reason
-    status = proof.status(tol)
+    end, certificate, reason, proof = run.state, run.proof, run.exit_reason, None
     if not np.isfinite(end.point.v).all():
         reason = ExitReason.NONFINITE
     elif reason is ExitReason.CERTIFICATE:
         reason = ExitReason.STALLED
-    elif problem.loss == "hard" and reason in COMPLETE and np.isinf(proof.gap):
+    elif problem.loss == "hard" and reason in COMPLETE and np.isinf(certificate.gap):
         # Without a separating hyperplane the weights grow without end; the nearest points of the hulls prove that there is none.
         machine = _machine(problem, end.point)
         hulls = nearest_points(problem, np.abs(machine.x), problem.signs - machine.f)
@@ -57,10 +57,10 @@ def run_on_machine(
             x = problem.signs * hulls.alpha
             every = np.arange(problem.n)
             f = problem.kernel.sums(every, every, x)
-            proof = Machine(problem, x, f, np.zeros(problem.n)).unproven(np.inf, margin_bound=hulls.margin)
-            status, reason = Status.INFEASIBLE, ExitReason.CERTIFICATE
-    proof = replace(proof, max_violation=end.residual)
-    return log.outcome(proof, tol, reason, settings.name, run.n_iter, status=status)
+            certificate = Machine(problem, x, f, np.zeros(problem.n)).unproven(np.inf, margin_bound=hulls.margin)
+            proof, reason = Proof(certificate.dual), ExitReason.CERTIFICATE
+    certificate = replace(certificate, max_violation=end.residual)
+    return Run(log, certificate, tol, reason, settings.name, run.n_iter, proof)
 
 
 def _margin_dual(problem: MarginProblem) -> QuadraticProgram:

@@ -35,9 +35,9 @@ class Loss(ABC):
 class ScalarLoss(Loss):
     """A loss of your own: ``name``, :meth:`cost`, :meth:`slope`, :meth:`at_slope`, and :meth:`slopes` if the slope is bounded.
 
-    All four take value and bound in units of the constraint's scale (``|b|``, or ``tr(|A| W0)`` if b is 0), for weight 1, elementwise on
-    arrays. This class adds weights, scales, conjugates, senses and hard constraints. In a frozen dataclass, fields are settings;
-    :func:`bregmat.register` makes the name usable as a string and in files.
+    All functions take value and bound in units of the constraint's scale (``|b|``, or ``tr(|A| W0)`` if b is 0), for weight 1,
+    elementwise on arrays. :class:`bregmat.objective.row_losses.RowLosses` adds weights, scales, senses and hard constraints. In a frozen
+    dataclass, fields are settings; :func:`bregmat.register` makes the name usable as a string and in files.
 
     Attributes
     ----------
@@ -48,6 +48,8 @@ class ScalarLoss(Loss):
     is_positive : bool
         Whether the loss is defined for positive values and bounds only. Constraints with other bounds get :class:`SquaredHinge`. A value
         that is not positive and violates its bound costs infinitely much, so ">=" and "==" constraints keep their values positive.
+    is_finite_at_zero : bool
+        Whether such a loss is finite at the value 0, which rounding may then have made slightly negative.
 
     Notes
     -----
@@ -64,6 +66,7 @@ class ScalarLoss(Loss):
 
     is_two_sided: ClassVar[bool] = False
     is_positive: ClassVar[bool] = False
+    is_finite_at_zero: ClassVar[bool] = False
     is_hard: ClassVar[bool] = False
     is_smooth: ClassVar[bool] = True
     projection_code: ClassVar[int | None] = None  # code of the compiled projection onto one row; None: there is none
@@ -91,6 +94,42 @@ class ScalarLoss(Loss):
         h = STEP * (q if self.is_positive else np.maximum(np.abs(q), 1.0))
         return (self.slope(q + h, c) - self.slope(q - h, c)) / (2.0 * h)
 
+    def conjugate(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """The conjugate at the slope m, ``inf`` outside its domain."""
+        low, high = self.slopes(c)
+        with np.errstate(all="ignore"):
+            q = self.at_slope(m, c)
+            out = m * q - self.cost(np.maximum(q, TINY) if self.is_positive else q, c)
+        return np.where((m > low) & (m < high) & np.isfinite(out), out, np.inf)
+
+    # ------------------------------------------------------------------ along the central path, for the interior point
+    def on_path(self, m: np.ndarray, c: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """The q with ``d'(q) - tau / q = m``; without the barrier ``tau / q`` unless the loss is for positive values."""
+        if not self.is_positive:
+            return self.at_slope(m, c)
+        with np.errstate(all="ignore"):
+            start = self.at_slope(np.where(m < self.slopes(c)[1], m, 0.0), c)
+        return barrier_root(lambda q: self.slope(q, c), lambda q: self.curvature(q, c), start, m, tau)
+
+    def chord(self, q: np.ndarray, m: np.ndarray, c: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """Slope of the chord of :meth:`on_path` between m and the slope at q; the derivative for close values.
+
+        Parameters
+        ----------
+        q, m, c, tau : ndarray, shape (k,)
+            Values, slopes, bounds, weights of the barrier.
+        """
+        # with m(q) = d'(q) - tau / q: (q - y) / (m(q) - m) at y = q(m), or 1 / m'(middle) for close values
+        y, first = self.on_path(m, c, tau), self.slope(q, c)
+        if self.is_positive:
+            first, middle, size = first - tau / q, np.sqrt(q * y), np.minimum(q, y)
+        else:
+            middle, size = 0.5 * (q + y), np.abs(q) + np.abs(y) + 1.0
+        near = np.abs(q - y) <= 1e-4 * size
+        slope = self.curvature(middle, c) + (tau / middle**2 if self.is_positive else 0.0)
+        return np.where(near, 1.0 / slope, (q - y) / np.where(near, 1.0, first - m))
+
+    # ------------------------------------------------------------------ the losses of all rows
     def bind(self, rows: WeightedBounds, scale: np.ndarray | None = None, gamma: np.ndarray | None = None) -> RowLosses:
         """This loss on the soft constraints in its domain, the squared hinge on the other soft constraints.
 
@@ -113,109 +152,8 @@ class ScalarLoss(Loss):
         if self.degree is not None:
             soft = kind == 1
             own[soft], weight[soft] = scale[soft], gamma[soft] * (rows.scale**self.degree / rows.objective_scale)
+        own[hard] = weight[hard] = 1.0
         return RowLosses(bound, sense, weight, own, (Hard(), self, SquaredHinge()), kind)
-
-    # ------------------------------------------------------------------ of rows: value p, bound b, weight g, scale
-    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Sum of the losses of violated constraints with values in the domain of the loss.
-
-        Parameters
-        ----------
-        p, b, g, scale : ndarray, shape (k,)
-            Values, bounds, slack weights, scales of some constraints.
-        """
-        return float((g * self.cost(self._inside(p / scale), b / scale)).sum())
-
-    def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """First and second derivative.
-
-        Parameters
-        ----------
-        p, b, g, scale : ndarray, shape (k,)
-            Values, bounds, slack weights, scales of some constraints.
-        """
-        q, c = self._inside(p / scale), b / scale
-        return g / scale * self.slope(q, c), g / (scale * scale) * self.curvature(q, c)
-
-    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Conjugate per constraint, ``inf`` outside its domain.
-
-        Parameters
-        ----------
-        mu, b, g, scale : ndarray, shape (k,)
-            Dual weights, bounds, slack weights, scales of some constraints.
-        """
-        m, c = mu * scale / g, b / scale
-        low, high = self.slopes(c)
-        with np.errstate(all="ignore"):
-            q = self.at_slope(m, c)
-            out = g * (m * q - self.cost(self._inside(q), c))
-        return np.where((m > low) & (m < high) & np.isfinite(out), out, np.inf)
-
-    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Relaxed bound xi(mu) and its derivative.
-
-        Parameters
-        ----------
-        mu, b, g, scale : ndarray, shape (k,)
-            Dual weights, bounds, slack weights, scales of some constraints.
-        """
-        c = b / scale
-        q = self.at_slope(mu * scale / g, c)
-        return scale * q, scale * scale / (g * self.curvature(self._inside(q), c))
-
-    def slope_range(self, b: Any, g: Any, scale: Any) -> Any:
-        """Infimum and supremum of the dual weight."""
-        low, high = self.slopes(b / scale)
-        return np.broadcast_to(low, b.shape) * g / scale, np.broadcast_to(high, b.shape) * g / scale
-
-    def is_outside(self, p: Any, b: Any) -> Any:
-        """Whether values p (k,) of a positive loss at the bounds b (k,) cost infinitely much."""
-        return p <= 0
-
-    def _inside(self, q: Any) -> Any:
-        """Values for a positive loss, raised to a positive number where rounding made them 0 or negative."""
-        return np.maximum(q, TINY) if self.is_positive else q
-
-    # ------------------------------------------------------------------ along the central path, for the interior point
-    def on_path(self, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """The xi with ``d'(xi) - tau / xi = mu``; without the barrier unless the loss is for positive values.
-
-        Parameters
-        ----------
-        mu, b, g, scale : ndarray, shape (k,)
-            Dual weights, bounds, slack weights, scales of some constraints.
-        tau : float
-            Weight of the barrier.
-        """
-        if not self.is_positive:
-            return self.relaxed(mu, b, g, scale)[0]
-        c, m = b / scale, mu * scale / g
-        with np.errstate(all="ignore"):
-            start = self.at_slope(np.where(m < self.slopes(c)[1], m, 0.0), c)
-        return scale * barrier_root(lambda q: self.slope(q, c), lambda q: self.curvature(q, c), start, m, tau / g)
-
-    def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """Slope of the chord of :meth:`on_path` between mu and the weight of the bound xi; the derivative for close bounds.
-
-        Parameters
-        ----------
-        xi, mu, b, g, scale : ndarray, shape (k,)
-            Relaxed bounds, dual weights, bounds, slack weights, scales of some constraints.
-        tau : float
-            Weight of the barrier.
-        """
-        # with m(xi) = d'(xi) - tau / xi: (xi - y) / (m(xi) - mu) at y = xi(mu), or 1 / m'(middle) for close bounds
-        y = self.on_path(mu, b, g, scale, tau)
-        first, _ = self.derivatives(xi, b, g, scale)
-        if self.is_positive:
-            first, middle, size = first - tau / xi, np.sqrt(xi * y), np.minimum(xi, y)
-        else:
-            middle = 0.5 * (xi + y)
-            size = np.abs(xi) + np.abs(y) + scale
-        near = np.abs(xi - y) <= 1e-4 * size
-        slope = self.derivatives(middle, b, g, scale)[1] + (tau / middle**2 if self.is_positive else 0.0)
-        return np.where(near, 1.0 / slope, (xi - y) / np.where(near, 1.0, first - mu))
 
 
 # ---------------------------------------------------------------- squares
@@ -253,32 +191,9 @@ class SquaredHinge(ScalarLoss):
         """1."""
         return np.ones_like(q)
 
-    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Sum of the losses of violated constraints."""
-        x = (p - b) / scale
-        return 0.5 * float((g * x * x).sum())
-
-    def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """First and second derivative: ``g (p - b) / scale^2`` and ``g / scale^2``."""
-        h = g / (scale * scale)
-        return h * (p - b), h
-
-    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """``mu b + (mu scale)^2 / (2 g)`` per constraint."""
-        return mu * b + 0.5 * (mu * scale) ** 2 / g
-
-    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Relaxed bound ``b + mu scale^2 / g`` and its derivative."""
-        d = scale * scale / g
-        return b + mu * d, d
-
-    def slope_range(self, b: Any, g: Any, scale: Any) -> Any:
-        """Every dual weight is possible."""
-        return np.full(len(b), -np.inf), np.full(len(b), np.inf)
-
-    def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """``scale^2 / g``: the slope of the loss is linear."""
-        return scale * scale / g
+    def conjugate(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``m c + m^2 / 2``."""
+        return m * c + 0.5 * m * m
 
 
 @dataclass(frozen=True)
@@ -304,7 +219,7 @@ class Squared(SquaredHinge):
 
 # ---------------------------------------------------------------- no slack
 class Hard(ScalarLoss):
-    """0 if the row holds, infinite if it does not."""
+    """0 if the row holds, infinite if it does not; rows have scale and weight 1."""
 
     name: ClassVar[str] = "hard"
     is_hard: ClassVar[bool] = True
@@ -325,22 +240,13 @@ class Hard(ScalarLoss):
         """The bound, whatever the slope."""
         return c + 0.0 * m
 
-    # weights and scales of hard rows are not used
-    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Infinite if any row is off its bound; only violated rows are passed."""
-        return np.inf if (p != b).any() else 0.0
+    def curvature(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Infinite: the bound does not move."""
+        return np.full_like(q, np.inf)
 
-    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """``mu b``."""
-        return mu * b
-
-    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """The bound itself, fixed."""
-        return b.copy(), np.zeros(len(b))
-
-    def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """0: the bound does not move."""
-        return np.zeros(len(b))
+    def conjugate(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``m c``."""
+        return m * c
 
 
 # ---------------------------------------------------------------- the slack of a divergence
@@ -379,19 +285,20 @@ class OwnSlack(ScalarLoss):
         """``phi''(q)``."""
         return self.divergence.curvature(q)
 
-    def is_outside(self, p: Any, b: Any) -> Any:
-        """A value of 0, or one that is negative by rounding, is inside the domain if ``phi(0)`` is finite."""
-        return p <= 0 if self.divergence.keeps_rank else p < -1e-12 * b
+    @property
+    def is_finite_at_zero(self) -> bool:  # type: ignore[override]
+        """Whether ``phi(0)`` is finite."""
+        return not self.divergence.keeps_rank
 
-    def on_path(self, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """``phi'(q) - (tau / g) / q = phi'(c) + mu scale / g``, by the inverse of the divergence."""
-        return scale * self.divergence.barrier_inverse(mu * scale / g + self.divergence.link(b / scale), tau / g)
+    def on_path(self, m: np.ndarray, c: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """``phi'(q) - tau / q = phi'(c) + m``, by the inverse of the divergence."""
+        return self.divergence.barrier_inverse(m + self.divergence.link(c), tau)
 
 
-def _log_quotient(p: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """``log(p / b)``: as ``log1p((p - b) / b)`` near the bound, where the quotient would lose digits."""
-    u = (p - b) / b
-    return np.where(np.abs(u) < 0.5, np.log1p(np.maximum(u, -0.5)), np.log(p / b))
+def _log_quotient(q: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """``log(q / c)``: as ``log1p((q - c) / c)`` near the bound, where the quotient would lose digits."""
+    u = (q - c) / c
+    return np.where(np.abs(u) < 0.5, np.log1p(np.maximum(u, -0.5)), np.log(q / c))
 
 
 @dataclass(frozen=True)
@@ -401,35 +308,35 @@ class ItakuraSaito(OwnSlack):
     name: ClassVar[str] = "itakura_saito"
     projection_code: ClassVar[int | None] = outer_rows.ITAKURA_SAITO
     degree: ClassVar[int | None] = 0
+    is_finite_at_zero: ClassVar[bool] = False  # type: ignore[assignment]
 
     divergence: SpectralDivergence = LogDet()
 
-    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Sum of the losses of violated rows, by the relative excess; the general formula cancels near the bound."""
-        return float((g * ((p - b) / b - _log_quotient(p, b))).sum())
+    def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``q/c - 1 - log(q/c)`` by the relative excess; the general formula cancels near the bound."""
+        return (q - c) / c - _log_quotient(q, c)
 
-    def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """First and second derivative: ``g (1/b - 1/p)`` and ``g / p^2``."""
-        return g * (1.0 / b - 1.0 / p), g / (p * p)
+    def at_slope(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``c / (1 - m c)``."""
+        return c / (1.0 - m * c)
 
-    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """``-g log(1 - mu b / g)`` per row, ``inf`` for ``mu >= g / b``; accurate for small mu."""
-        x = mu * b / g
+    def slopes(self, c: np.ndarray) -> tuple[Any, Any]:
+        """Between -inf and ``1/c``."""
+        return -np.inf, 1.0 / c
+
+    def curvature(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``1 / q^2``."""
+        return 1.0 / (q * q)
+
+    def conjugate(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``-log(1 - m c)``, ``inf`` for ``m >= 1/c``; accurate for small m."""
+        x = m * c
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(x < 1.0, -g * np.log1p(-np.minimum(x, 1.0)), np.inf)
+            return np.where(x < 1.0, -np.log1p(-np.minimum(x, 1.0)), np.inf)
 
-    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Relaxed bound ``xi = b / (1 - mu b / g)`` and its derivative ``xi^2 / g``."""
-        xi = b / (1.0 - mu * b / g)
-        return xi, xi * xi / g
-
-    def slope_range(self, b: Any, g: Any, scale: Any) -> Any:
-        """Infimum and supremum of the dual weight."""
-        return np.full(len(b), -np.inf), g / b
-
-    def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """``xi / (g / b - mu)``, since ``xi (g / b - mu) = g + tau`` on the path."""
-        return xi / (g / b - mu)
+    def chord(self, q: np.ndarray, m: np.ndarray, c: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """``q / (1/c - m)``, since ``q (1/c - m) = 1 + tau`` on the path."""
+        return q / (1.0 / c - m)
 
 
 @dataclass(frozen=True)
@@ -442,23 +349,21 @@ class RelativeEntropy(OwnSlack):
 
     divergence: SpectralDivergence = VonNeumann()
 
-    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Sum of the losses of violated rows, by the relative excess; the general formula cancels near the bound."""
-        return float((g * (p * np.where(p > 0, _log_quotient(p, b), 0.0) - (p - b))).sum())
+    def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``q log(q/c) - q + c`` by the relative excess; the general formula cancels near the bound."""
+        return q * _log_quotient(q, c) - (q - c)
 
-    def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """First and second derivative: ``g log(p / b)`` and ``g / p``."""
-        q = np.maximum(p, TINY)
-        return g * np.log(q / b), g / q
+    def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``log(q/c)``."""
+        return np.log(q / c)
 
-    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """``g b (exp(mu / g) - 1)`` per row; accurate for small mu."""
-        return g * b * np.expm1(np.minimum(mu / g, LARGEST))
+    def at_slope(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``c exp(m)``."""
+        return c * np.exp(np.minimum(m, LARGEST))
 
-    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Relaxed bound ``xi = b exp(mu / g)`` and its derivative ``xi / g``."""
-        xi = b * np.exp(np.minimum(mu / g, LARGEST))
-        return xi, xi / g
+    def conjugate(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``c (exp(m) - 1)``; accurate for small m."""
+        return c * np.expm1(np.minimum(m, LARGEST))
 
 
 EXPLICIT_SLACKS: dict[type, ScalarLoss] = {

@@ -23,20 +23,24 @@ MIN_PAIR_ENTRIES = 30_000  # entries of the vectors of all terms from which pair
 SHORT_DIFFERENCE = 1e-5  # length over those of its points, below which a difference is formed before points are mapped
 
 
-class Rounding:
-    """Largest errors of the coordinates of points (n, r): all code that decides whether a row is 0 asks here.
+class PlacedPoints:
+    """Coordinates Z of points with their largest errors: all code that decides whether a row is 0 asks here.
 
     Each entry of a vector or matrix is compared with the sizes of the terms that it is the sum of, in its own column, so
     that the unit of a column does not matter. A row whose entries may all be rounding errors is set to exactly 0.
 
     Parameters
     ----------
-    made : ndarray or sparse array, shape (n, r)
-        The sums of the absolute terms of the entries.
+    Z : ndarray or sparse array, shape (n, r)
+    made : ndarray, shape (n, r), optional
+        The sums of the absolute terms of the entries of Z; by default the absolute entries.
     floor : ndarray, shape (r,), optional
         ``reach_j floor_k`` is the error of entry (j, k) if coordinates were computed from a prior; None: they are data as given.
     reach : ndarray, shape (n,), optional
         1 by default.
+    source : (X, R), optional
+        ``Z = X R``, up to a shift, for data X (n, d), dense or sparse. Short differences are formed from X, where they have not lost
+        digits. By default they are formed from Z.
 
     Attributes
     ----------
@@ -50,9 +54,19 @@ class Rounding:
         Whether the points are data as given.
     """
 
-    def __init__(self, made: Any, floor: np.ndarray | None = None, reach: np.ndarray | None = None) -> None:
-        n, r = made.shape
+    def __init__(
+        self,
+        Z: Any,
+        *,
+        made: np.ndarray | None = None,
+        floor: np.ndarray | None = None,
+        reach: np.ndarray | None = None,
+        source: tuple[Any, Any] | None = None,
+    ) -> None:
+        n, r = Z.shape
+        made = abs(Z) if made is None else made
         is_sparse = scipy.sparse.issparse(made)
+        self.Z, self.source = Z, source
         self.column = made.max(axis=0).toarray().ravel() if is_sparse else made.max(axis=0, initial=0.0)
         self.length = np.sqrt(sq_norms(made))
         self.reach = np.ones(n) if reach is None else reach
@@ -60,6 +74,33 @@ class Rounding:
         self.is_exact = floor is None
         largest = np.minimum(self.column.max(initial=0.0), self.length)
         self.lengths = np.sqrt(r) * (VANISHING * largest + self.reach * self.floor.max(initial=0.0))
+
+    def source_sums(self, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> Any:
+        """``x_a + sign x_b`` of the source for positions a, b (k,) and signs (k, 1), shape (k, d)."""
+        assert self.source is not None
+        X, _ = self.source
+        second = X[b]
+        return X[a] + (second.multiply(sign).tocsr() if scipy.sparse.issparse(second) else second * sign)
+
+    def sizes_of_sums(
+        self, a: np.ndarray, b: np.ndarray, sign: np.ndarray, F: np.ndarray | None = None, *, are_mapped: bool = False
+    ) -> np.ndarray:
+        """Lengths of ``F' l``, shape (k,), where l (r,) holds the sums of the absolute terms of the entries of ``z_a + sign z_b``.
+
+        Parameters
+        ----------
+        a, b, sign
+            As in :meth:`source_sums`.
+        F : ndarray, shape (r, m), optional
+            By default the identity.
+        are_mapped : bool
+            Whether the sums are formed from Z, whose terms are those of both points; otherwise they are formed from the source.
+        """
+        assert self.source is not None
+        X, R = self.source
+        terms = abs(X[a]) + abs(X[b]) if are_mapped else abs(self.source_sums(a, b, sign))
+        made = dense(product(terms, abs(R)))
+        return np.sqrt(sq_norms(made if F is None else made @ F))
 
     def sizes(self, points: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Sizes of the terms that the entries of some points are sums of, shape (..., r)."""
@@ -70,9 +111,9 @@ class Rounding:
         spread = np.sqrt((weights * weights).T @ self.reach**2)
         return VANISHING * (np.abs(weights).T @ self.sizes()) + spread[:, None] * self.floor
 
-    def of_congruence(self, C: Any, Z: np.ndarray) -> np.ndarray:
+    def of_congruence(self, C: Any) -> np.ndarray:
         """Largest error of every entry of ``Z' C Z``."""
-        S = np.abs(Z) if self.is_exact else self.sizes()
+        S = np.abs(self.Z) if self.is_exact else self.sizes()
         C = abs(C)
         out = VANISHING * (S.T @ (C @ S))
         if self.floor.any():
@@ -141,44 +182,6 @@ class RowErrors(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class UnmappedPoints:
-    """Points X (n, d), dense or sparse, before they are mapped by R (d, r): their short differences have not lost digits.
-
-    Sums ``x_a + sign x_b`` are given by positions a, b (k,) and signs (k, 1).
-    """
-
-    X: Any
-    R: Any
-
-    def sums(self, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> Any:
-        """``x_a + sign x_b``, shape (k, d)."""
-        second = self.X[b]
-        return self.X[a] + (second.multiply(sign).tocsr() if scipy.sparse.issparse(second) else second * sign)
-
-    def vectors(self, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
-        """The sums, mapped, shape (k, r)."""
-        return dense(product(self.sums(a, b, sign), self.R))
-
-    def sizes(
-        self, a: np.ndarray, b: np.ndarray, sign: np.ndarray, F: np.ndarray | None = None, *, are_mapped: bool = False
-    ) -> np.ndarray:
-        """Lengths of ``F' l``, shape (k,), where l (r,) holds the sums of the absolute terms of the entries of a mapped sum.
-
-        Parameters
-        ----------
-        a, b, sign
-            The sums.
-        F : ndarray, shape (r, m), optional
-            By default the identity.
-        are_mapped : bool
-            Whether the sums are formed from mapped points, whose terms are those of both points.
-        """
-        terms = abs(self.X[a]) + abs(self.X[b]) if are_mapped else abs(self.sums(a, b, sign))
-        made = dense(product(terms, abs(self.R)))
-        return np.sqrt(sq_norms(made if F is None else made @ F))
-
-
-@dataclass(frozen=True, eq=False)
 class _Errors:
     """Errors of the vectors of terms."""
 
@@ -187,52 +190,38 @@ class _Errors:
 
 
 def bind(
-    constraints: Constraints,
-    Z: np.ndarray,
-    rows: np.ndarray | None = None,
-    rounding: Rounding | None = None,
-    *,
-    terms: Terms | None = None,
-    are_terms: bool = False,
-    unmapped: UnmappedPoints | None = None,
+    constraints: Constraints, points: np.ndarray | PlacedPoints, *, terms: Terms | None = None, are_terms: bool = False
 ) -> Operator:
-    """Bind constraints to the rows Z of their points.
+    """Bind constraints to the coordinates of their points.
 
     Parameters
     ----------
     constraints : Constraints
         In row numbers of the data.
-    Z : ndarray, shape (n_touched, r)
-        Coordinates of the touched points.
-    rows : ndarray of int, shape (n_touched,), optional
-        Ascending row numbers that Z holds; by default all of them.
-    rounding : Rounding, optional
-        By how much Z may be off; by default it counts as data.
+    points : PlacedPoints or ndarray, shape (n, r)
+        An array counts as data.
     terms : Terms, optional
-        ``constraints.terms()``, if they have been computed.
+        The terms of the constraints with positions among the points; by default, points are all data.
     are_terms : bool
-        Whether Z holds the vectors of the terms themselves, shape (n_terms, r), which are exact.
-    unmapped : UnmappedPoints, optional
-        The points before they are mapped to Z: short differences are formed from them. By default they are formed from the rows of Z.
+        Whether an array holds the vectors of the terms themselves, shape (n_terms, r), which are exact.
     """
-    if rounding is None and not are_terms:
-        rounding = Rounding(np.abs(Z))
-    parts: list[tuple[np.ndarray, Operator]] = []
     t, whole = constraints.terms() if terms is None else terms, np.flatnonzero(constraints.is_whole)
+    if not isinstance(points, PlacedPoints) and not are_terms:
+        points = PlacedPoints(points)
+    parts: list[tuple[np.ndarray, Operator]] = []
     if len(t.row) and (t.coef == 1.0).all() and not (t.row[1:] == t.row[:-1]).any():
-        parts.append((t.row, _rank_one_terms(t, Z, rows, rounding, unmapped)[0]))
+        parts.append((t.row, _rank_one_terms(t, points)[0]))
     elif len(t.row):
         # p_i = sum_t coef_t |z_a + sign z_b|^2 over the terms of row i, which other rows may share
         first, term = (np.arange(len(t.row)),) * 2 if are_terms else distinct_terms(t)
-        shared = replace(t, a=t.a[first], b=t.b[first], sign=t.sign[first])
-        rank_one, errors = _rank_one_terms(shared, Z, rows, rounding, unmapped)
+        rank_one, errors = _rank_one_terms(replace(t, a=t.a[first], b=t.b[first], sign=t.sign[first]), points)
         is_first = np.diff(t.row, prepend=-1) > 0  # rows are ascending
         numbers, slot = t.row[is_first], np.cumsum(is_first) - 1
         P = scipy.sparse.csr_array((t.coef, (slot, term)), shape=(len(numbers), len(first)))
         parts.append((numbers, _signed_sums(rank_one, P, errors)))
     if len(whole):
-        assert rounding is not None
-        parts += _bound_matrices(constraints, whole, Z, rows, rounding)
+        assert isinstance(points, PlacedPoints)
+        parts += _bound_matrices(constraints, whole, points)
     return parts[0][1] if len(parts) == 1 else Stacked(parts)
 
 
@@ -248,26 +237,15 @@ def distinct_terms(t: Terms) -> tuple[np.ndarray, np.ndarray]:
     return first, place
 
 
-def _rank_one_terms(
-    t: Terms,
-    Z: np.ndarray,
-    rows: np.ndarray | None,
-    rounding: Rounding | None,
-    unmapped: UnmappedPoints | None,
-) -> tuple[RankOneRows | PairGraph, _Errors | None]:
+def _rank_one_terms(t: Terms, points: PlacedPoints | np.ndarray) -> tuple[RankOneRows | PairGraph, _Errors | None]:
     """The terms as pairs of points if they outnumber the points, otherwise as vectors; and the errors of the vectors.
 
-    Vectors that may be rounding are 0. Without ``rounding``, Z holds the vectors of the terms. The errors are None if they are in
-    proportion to the entries.
+    Vectors that may be rounding are 0. An array holds the vectors of the terms. The errors are None if they are in proportion to the
+    entries.
     """
-    if rounding is None:
-        return RankOneRows(Z), None
-    # positions of the two points of every term among the rows that are held
-    place = np.arange(len(Z), dtype=np.int32)
-    if rows is not None:
-        place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
-        place[rows] = np.arange(len(rows), dtype=np.int32)
-    a, b, sign = place[t.a], place[t.b], t.sign
+    if not isinstance(points, PlacedPoints):
+        return RankOneRows(points), None
+    Z, sign, a, b = points.Z, t.sign, np.asarray(t.a, np.int32), np.asarray(t.b, np.int32)
     second = np.where(sign == 0, a, b)
     op: RankOneRows | PairGraph
     if len(a) > len(Z) and len(a) * Z.shape[1] > MIN_PAIR_ENTRIES:
@@ -275,19 +253,20 @@ def _rank_one_terms(
     else:
         op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * sign[:, None]))
     squares = op.values_diagonal(None)
-    if unmapped is not None:
-        short = np.flatnonzero(squares <= (SHORT_DIFFERENCE * (rounding.length[a] + rounding.length[b])) ** 2)
+    if points.source is not None:
+        short = np.flatnonzero(squares <= (SHORT_DIFFERENCE * (points.length[a] + points.length[b])) ** 2)
         short = short[a[short] != b[short]]
         if len(short):
             pairs, which = np.unique([a[short], b[short], sign[short]], axis=1, return_inverse=True)
-            op = op.replaced(short, unmapped.vectors(pairs[0], pairs[1], pairs[2][:, None]), which.ravel())
-    zero = rounding.vanishing(op.vectors, squares, a, second)
+            vectors = dense(product(points.source_sums(pairs[0], pairs[1], pairs[2][:, None]), points.source[1]))
+            op = op.replaced(short, vectors, which.ravel())
+    zero = points.vanishing(op.vectors, squares, a, second)
     if len(zero):
         op = op.replaced(zero, np.zeros((1, op.r)), np.zeros(len(zero), dtype=int))
-    if rounding.is_exact:
+    if points.is_exact:
         return op, None
-    lengths = rounding.lengths
-    return op, _Errors(lambda terms: rounding.of_pairs(a[terms], second[terms]), lengths[a] + lengths[second])
+    lengths = points.lengths
+    return op, _Errors(lambda terms: points.of_pairs(a[terms], second[terms]), lengths[a] + lengths[second])
 
 
 def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, errors: _Errors | None) -> SignedSums:
@@ -333,29 +312,27 @@ def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, error
 
 
 def _bound_matrices(
-    constraints: Constraints, whole: np.ndarray, Z: np.ndarray, rows: np.ndarray | None, rounding: Rounding
+    constraints: Constraints, whole: np.ndarray, points: PlacedPoints
 ) -> list[tuple[np.ndarray, Operator]]:
     """Numbers and operators of the rows ``<C, Z M Z'>`` with a matrix C each: dense ``Z' C Z``, or the few vectors of a sum."""
-    numbers, matrices, owners, sums = [], [], [], []
+    Z, numbers, matrices, owners, sums = points.Z, [], [], [], []
     for row in whole:
         C = constraints.matrix(row)
         if isinstance(C, LowRankMatrix):  # C = V diag(w) V': the vectors V' Z
-            V = C.vectors if rows is None else C.vectors[rows]
-            vectors, error = V.T @ Z, rounding.of_sums(V)
+            vectors, error = C.vectors.T @ Z, points.of_sums(C.vectors)
             vectors[_is_rounding(vectors, error)] = 0.0
             owners.append(row)
             sums.append((vectors, error, C.weights))
             continue
         if C is None and len(Z) < Z.shape[1]:  # the trace of few points: the points are its vectors
             owners.append(row)
-            sums.append((Z, rounding.of_sums(np.eye(len(Z))), np.ones(len(Z))))
+            sums.append((Z, points.of_sums(np.eye(len(Z))), np.ones(len(Z))))
             continue
         if C is None:
             A = Z.T @ Z
         else:
-            C = C if rows is None else C[rows][:, rows]
             A = Z.T @ (C @ Z)
-            if _is_rounding(A, rounding.of_congruence(C, Z)).all():
+            if _is_rounding(A, points.of_congruence(C)).all():
                 A = np.zeros_like(A)
         numbers.append(row)
         matrices.append((A + A.T) / 2)
@@ -371,32 +348,24 @@ def _bound_matrices(
     return parts
 
 
-def row_errors(
-    operator: Operator,
-    constraints: Constraints,
-    terms: Terms,
-    Z: np.ndarray,
-    rows: np.ndarray | None,
-    rounding: Rounding,
-    unmapped: UnmappedPoints | None = None,
-) -> RowErrors | None:
+def row_errors(operator: Operator, constraints: Constraints, terms: Terms, points: PlacedPoints) -> RowErrors | None:
     """Rounding of constraints that are bound to points; None if it is that of the vectors themselves.
 
     Parameters
     ----------
-    operator, constraints, terms, Z, rows, rounding, unmapped
+    operator, constraints, terms, points
         What :func:`bind` returned, and its arguments.
     """
-    t, c, whole = terms, operator.c, np.flatnonzero(constraints.is_whole)
-    if rounding.is_exact and not len(whole):
+    t, c, Z, whole = terms, operator.c, points.Z, np.flatnonzero(constraints.is_whole)
+    if points.is_exact and not len(whole):
         return None
     squares, constant = np.zeros(c), np.zeros(c)
     is_zero = (operator.norms() == 0) & (constraints.bound != 0)  # 0 <= 0 holds
-    a, b = (t.a, t.b) if rows is None else (np.searchsorted(rows, t.a), np.searchsorted(rows, t.b))
+    length, a, b = points.length, t.a, t.b
     is_formed = np.ones(len(t.row), bool)  # from the data before they are mapped; a point alone counts as formed, too
-    if len(t.row) and not rounding.is_exact:
-        size = rounding.length[a] + np.abs(t.sign) * rounding.length[b]  # from before the points were centred
-        if unmapped is not None:
+    if len(t.row) and not points.is_exact:
+        size = length[a] + np.abs(t.sign) * length[b]  # from before the points were centred
+        if points.source is not None:
             first, place = distinct_terms(t)
             made, formed = size[first], is_formed[first]
             for part in blocks(len(first), Z.shape[1], 2**20):
@@ -404,26 +373,23 @@ def row_errors(
                 short = sq_norms(Z[a[some]] + Z[b[some]] * t.sign[some, None]) <= (SHORT_DIFFERENCE * made[part]) ** 2
                 on = np.flatnonzero(short)
                 formed[part] = short | (t.sign[some] == 0)
-                made[part.start + on] = unmapped.sizes(a[some[on]], b[some[on]], t.sign[some[on], None])
+                made[part.start + on] = points.sizes_of_sums(a[some[on]], b[some[on]], t.sign[some[on], None])
             size, is_formed = made[place], formed[place]
         squares += np.bincount(t.row, np.abs(t.coef) * size**2, c)
         for row in np.unique(t.row[is_zero[t.row]]):
             on = np.flatnonzero(t.row == row)
             constant[row] = _size_of_sum(Z[a[on]] + t.sign[on, None] * Z[b[on]], t.coef[on], size[on])
-    length = rounding.length
     for row in whole:
         C = constraints.matrix(row)
         if isinstance(C, LowRankMatrix):
-            V = C.vectors if rows is None else C.vectors[rows]
-            size = np.abs(V).T @ length
+            size = np.abs(C.vectors).T @ length
             squares[row] = np.abs(C.weights) @ size**2
-            constant[row] = _size_of_sum(V.T @ Z, C.weights, size) if is_zero[row] else 0.0
+            constant[row] = _size_of_sum(C.vectors.T @ Z, C.weights, size) if is_zero[row] else 0.0
         elif C is not None:
-            C = C if rows is None else C[rows][:, rows]
             constant[row] = MATRIX_ROUNDINGS * EPS * float(length @ (abs(C) @ length))
             constant[row] += np.linalg.norm(Z.T @ (C @ Z)) if is_zero[row] else 0.0
     constant = np.where(is_zero, constant, constant + VANISHING**2 * squares)
-    if unmapped is None:
+    if points.source is None:
         return RowErrors(np.sqrt(squares), constant)
 
     def mapped(which: np.ndarray, F: np.ndarray) -> np.ndarray:
@@ -431,7 +397,7 @@ def row_errors(
         pulled[whole] = np.inf
         for are_mapped in (False, True):
             k = on[is_formed[on] != are_mapped]
-            sizes = unmapped.sizes(a[k], b[k], t.sign[k, None], F, are_mapped=are_mapped)
+            sizes = points.sizes_of_sums(a[k], b[k], t.sign[k, None], F, are_mapped=are_mapped)
             np.add.at(pulled, t.row[k], np.abs(t.coef[k]) * sizes**2)
         return np.sqrt(pulled[which])
 

@@ -11,14 +11,14 @@ from sklearn.base import BaseEstimator
 
 from bregmat.base.checks import as_column, check_positive
 from bregmat.base.threads import on_one_blas_thread
+from bregmat.constraints.constraints import Constraints
 from bregmat.engine.loop import Solver
-from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled
 from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
 from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
-from bregmat.pairs.tuple_rows import TupleRows, chosen_bounds, comparison_rows, pair_rows
+from bregmat.pairs.tuple_rows import chosen_bounds, comparison_rows, pair_rows
 from bregmat.pairs.tuples import PointTuples, as_signs
 from bregmat.typing import (
     DivergenceName,
@@ -105,6 +105,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
     preprocessor: Preprocessor | None = None
 
     _tuple_size = None
+    _settings = (*TupleClassifier._settings, "divergence", "n_components", "loss", "warm_start")
 
     def fit(
         self,
@@ -172,11 +173,10 @@ class PairsLearner(TupleClassifier, BaseEstimator):
             if isinstance(prior, str) and prior == "auto":
                 prior = "variance" if bounds is None and margin is None else "identity"
             learner = self._learner(prior)
-            rows = self._rows(point_tuples, signs, weight, bounds, margin, learner.prior)
-            self.tuples_used_ = rows.used
+            rows, self.tuples_used_ = self._rows(point_tuples, signs, weight, bounds, margin, learner.prior)
             if previous is not None:
                 learner.result_ = previous
-            self._learn(learner, point_tuples.points, rows.constraints)
+            self._learn(learner, point_tuples.points, rows)
             if is_pairs:
                 self.calibrate_threshold(tuples, signs, **calibration)
         return self
@@ -188,23 +188,19 @@ class PairsLearner(TupleClassifier, BaseEstimator):
                 'prior must be "auto", "identity", "variance", "covariance" or a (d, d) array, for tuples have no classes; '
                 f"got {self.prior!r}."
             )
-        self._learner(self.prior)._check_parameters()
-
-    def _learner(self, prior: Any) -> MetricLearner:
-        names = ("divergence", "n_components", "slack_weight", "loss", "solver", "tol", "max_iter", "warm_start")
-        return MetricLearner(strategy="random", prior=prior, **{name: getattr(self, name) for name in names})
+        self._learner()._check_parameters()
 
     def _rows(
         self, tuples: PointTuples, signs: np.ndarray, weight: Any, bounds: Any, margin: Any, prior: Any
-    ) -> TupleRows:
+    ) -> tuple[Constraints, np.ndarray]:
         """The constraints of the problem; sets ``bounds_`` or ``margin_``."""
         mapped = points_in_prior(tuples.points, prior) if bounds is None and margin is None else None
         if tuples.size == PAIRS:
             self.bounds_ = chosen_bounds(bounds, mapped)
             return pair_rows(tuples, signs, self.bounds_, weight)
-        rows = comparison_rows(tuples, signs, margin, weight, mapped)
-        self.margin_ = float(-rows.constraints.bound[0])
-        return rows
+        rows, used = comparison_rows(tuples, signs, margin, weight, mapped)
+        self.margin_ = float(-rows.bound[0])
+        return rows, used
 
 
 def _check_use(learner: PairsLearner, is_pairs: bool, y: Any, bounds: Any, margin: Any) -> None:

@@ -1,9 +1,11 @@
-"""Constraints from tuples: bounds on the squared distances of pairs; comparisons of two distances from triplets and quadruplets."""
+"""Constraints from tuples: bounds on the squared distances of pairs; comparisons of two distances from triplets and quadruplets.
+
+``pair_rows`` and ``comparison_rows`` return the constraints and the number of the tuple that each of them comes from.
+"""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,14 +15,6 @@ from bregmat.base.sampling import PERCENTILES, differ, sq_distance_percentiles, 
 from bregmat.constraints.constraints import Constraints
 from bregmat.from_labels.neighbors import TOTAL_WEIGHT
 from bregmat.pairs.tuples import PointTuples
-
-
-@dataclass(frozen=True, eq=False)
-class TupleRows:
-    """Constraints between the points of tuples, and the number of the tuple that each row comes from."""
-
-    constraints: Constraints
-    used: np.ndarray
 
 
 def chosen_bounds(bounds: Any, points: Any) -> np.ndarray:
@@ -43,7 +37,7 @@ def as_bounds(bounds: Any) -> np.ndarray:
     return values
 
 
-def pair_rows(tuples: PointTuples, y: np.ndarray, bounds: Any, weight: Any = 1.0) -> TupleRows:
+def pair_rows(tuples: PointTuples, y: np.ndarray, bounds: Any, weight: Any = 1.0) -> tuple[Constraints, np.ndarray]:
     """``sq_distance <= bounds[0]`` for similar pairs, ``>= bounds[1]`` for dissimilar ones.
 
     Parameters
@@ -66,10 +60,12 @@ def pair_rows(tuples: PointTuples, y: np.ndarray, bounds: Any, weight: Any = 1.0
     apart = differ(tuples.points)(i, j)
     used = _used(apart, ~apart & (y < 0), "dissimilar pairs are of identical points: no metric separates them")
     weight = np.broadcast_to(weight, y.shape)[used]
-    return TupleRows(Constraints.from_pairs(tuples.index[used], y[used], bounds, weight=weight), used)
+    return Constraints.from_pairs(tuples.index[used], y[used], bounds, weight=weight), used
 
 
-def comparison_rows(tuples: PointTuples, y: np.ndarray, margin: float | None, weight: Any, mapped: Any) -> TupleRows:
+def comparison_rows(
+    tuples: PointTuples, y: np.ndarray, margin: float | None, weight: Any, mapped: Any
+) -> tuple[Constraints, np.ndarray]:
     """``sq_distance(near pair) + margin <= sq_distance(far pair)``, each row with the weight 1000 / (number of rows).
 
     Parameters
@@ -100,7 +96,7 @@ def comparison_rows(tuples: PointTuples, y: np.ndarray, margin: float | None, we
     if margin is None:
         margin = float(np.median(sq_distances(mapped, i, j)))
     weight = np.broadcast_to(weight, y.shape)[used] * (TOTAL_WEIGHT / len(used))
-    return TupleRows(Constraints.comparison(i, j, k, l, margin, weight=weight), used)
+    return Constraints.comparison(i, j, k, l, margin, weight=weight), used
 
 
 def _used(apart: np.ndarray, is_lost: np.ndarray, what: str) -> np.ndarray:

@@ -114,7 +114,9 @@ class EmbeddingDisplay:
         most_points = 2000
         before = before if hasattr(before, "shape") else np.asarray(before)
         n = before.shape[0]
-        rows = _sample_rows(n, most_points)
+        rows = np.arange(n)
+        if n > most_points:  # always the same ones
+            rows = np.sort(np.random.default_rng(0).choice(n, size=most_points, replace=False))
         before = _take_rows(before, rows)
         after = after(before) if callable(after) else _take_rows(after, rows)
         if y is not None:
@@ -219,13 +221,6 @@ class EmbeddingDisplay:
             groups.append((None, f"{len(largest) - len(shown)} other classes", other, NEUTRAL, MARKERS[0]))
         colors = class_colors(len(shown))
         return groups + [(label, _plain(label, 24), y == label, colors[k], MARKERS[k]) for k, label in enumerate(shown)]
-
-
-def _sample_rows(n: int, max_rows: int) -> NDArray[np.int64]:
-    """Draw at most `max_rows` of the row numbers 0 ... n - 1, without replacement, in increasing order; always the same ones."""
-    if n <= max_rows:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(0).choice(n, size=max_rows, replace=False))
 
 
 def _plain(text: Any, max_length: int) -> str:

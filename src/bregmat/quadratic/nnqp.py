@@ -10,8 +10,9 @@ import numpy as np
 
 from bregmat.base.checks import check_limits
 from bregmat.base.linalg import cholesky, cholesky_solve
-from bregmat.base.threads import single_thread_blas, take_interrupt
-from bregmat.engine.loop import Outcome, RunLog, compose, returns_result, solve
+from bregmat.base.threads import returns_result, single_thread_blas, take_interrupt
+from bregmat.engine.loop import Run, RunLog, compose, solve
+from bregmat.engine.problem import Proof
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic.active_set import ExactActiveSet
@@ -123,16 +124,16 @@ def nnqp(
     with single_thread_blas(), np.errstate(all="ignore"):
         curvature = check_definite(problem.A)
         problem = problem.with_independent_rows(start)
-        outcome = _minimize(problem, start, settings, tol, max_iter, log)
-    proof = replace(outcome.certificate, curvature_tolerance=curvature)
+        run = _minimize(problem, start, settings, tol, max_iter, log)
+    proof = replace(run.certificate, curvature_tolerance=curvature)
     # the loop has written this line unless the run was stopped between two steps
     last = log.history[-1] if log.history else None
     if last is None or (last.gap, last.violation) != (proof.gap, proof.kkt_residual):
-        log.note(outcome.n_iter, **proof.figures)
-    is_unbounded = outcome.status is Status.UNBOUNDED
+        log.note(run.n_iter, **proof.figures)
+    is_unbounded = run.status is Status.UNBOUNDED
     # the dual of the certificate of an unbounded problem is the direction that proves it
     ray = {"dual": problem.gradient(proof.x), "direction": proof.dual} if is_unbounded else {}
-    return compose(QPResult, replace(outcome, certificate=proof), **ray)
+    return compose(QPResult, replace(run, certificate=proof), **ray)
 
 
 def _settings_of(solver: Any, m: int) -> BlockPivoting | ExactActiveSet | MultiplicativeUpdates:
@@ -149,16 +150,16 @@ def _settings_of(solver: Any, m: int) -> BlockPivoting | ExactActiveSet | Multip
 
 def _minimize(
     problem: QuadraticProgram, start: np.ndarray | None, settings: Any, tol: float, max_iter: int | None, log: RunLog
-) -> Outcome:
+) -> Run:
     """Minimise a program with independent rows; the certificate is in terms of the given rows."""
     rows = problem.rows
     if rows is not None and rows.conflict is not None:
-        proof = problem.unproven(rows.point, lower=np.inf, equality_dual=rows.conflict)
-        infeasible = log.outcome(proof, tol, ExitReason.CERTIFICATE, "feasibility")
-        return replace(infeasible, status=Status.INFEASIBLE, conflict=np.flatnonzero(rows.conflict))
+        certificate = problem.unproven(rows.point, lower=np.inf, equality_dual=rows.conflict)
+        proof = Proof(rows.conflict, np.flatnonzero(rows.conflict))
+        return Run(log, certificate, tol, ExitReason.CERTIFICATE, "feasibility", proof=proof)
     if not (problem.b < 0.0).any() and not problem.whole.e.any():  # the objective is at least 0, its value at x = 0
         zero = QPState(np.zeros(problem.n), tol=tol)
-        return log.outcome(problem.certify(zero), tol, ExitReason.TOLERANCE, settings.name)
+        return Run(log, problem.certify(zero), tol, ExitReason.TOLERANCE, settings.name)
     if isinstance(settings, MultiplicativeUpdates):
         return _run_updates(problem, start, settings, tol, max_iter, log)
     return _run_exact(problem, start, settings, tol, ACTIVE_SET.max_iter if max_iter is None else max_iter, log)
@@ -166,12 +167,11 @@ def _minimize(
 
 def _run_exact(
     problem: QuadraticProgram, start: np.ndarray | None, settings: Any, tol: float, max_iter: int, log: RunLog
-) -> Outcome:
+) -> Run:
     """Block pivoting, then the active set if pivoting gave no certified solution; or the active set alone."""
     limits: dict[str, Any] = {"tol": tol, "log": log}
     if settings is ACTIVE_SET:
-        outcome = solve(problem, ACTIVE_SET, max_iter=max_iter, start=rough_point(problem, start), **limits)
-        return replace(outcome, conflict=None)
+        return solve(problem, ACTIVE_SET, max_iter=max_iter, start=rough_point(problem, start), **limits)
     first = solve(problem, PIVOTING, max_iter=min(max_iter, PIVOTING.max_iter), start=start, **limits)
     certificate = first.certificate
     is_stopped = first.exit_reason in (ExitReason.INTERRUPTED, ExitReason.TIME) or log.is_late()
@@ -188,11 +188,10 @@ def _run_exact(
         second = solve(problem, ACTIVE_SET, max_iter=left, start=rough_point(problem, start), **limits)
     except KeyboardInterrupt:
         take_interrupt()
-        return replace(first, exit_reason=ExitReason.INTERRUPTED)
+        return replace(first, reason=ExitReason.INTERRUPTED)
     finally:
         log.before = before
-    n_iter, name = first.n_iter + second.n_iter, f"{first.solver} + {second.solver}"
-    second = replace(second, n_iter=n_iter, solver=name, conflict=None)
+    second = replace(second, n_iter=first.n_iter + second.n_iter, solver=f"{first.solver} + {second.solver}")
     new = second.certificate
     is_better = new.gap < certificate.gap or new.kkt_residual < certificate.kkt_residual
     is_proven = second.status in (Status.OPTIMAL, Status.UNBOUNDED)
@@ -206,7 +205,7 @@ def _run_updates(
     tol: float,
     max_iter: int | None,
     log: RunLog,
-) -> Outcome:
+) -> Run:
     """The multiplicative updates with proofs of their points; the last point is certified with more effort."""
     proofs = ProgramProofs(problem, tol, is_rough=log.is_late())
     if problem.m and problem.rows is not None:  # a point on the row: the start, or ones, multiplied by factors
@@ -216,10 +215,11 @@ def _run_updates(
         start = next((v for v in points if keeps_total(problem, v, total)), problem.rows.point)
     run = run_updates(problem, settings, start, prove=proofs, tol=tol, max_iter=max_iter, log=log)
     if run.ray is not None:
-        proof = replace(problem.unproven(run.x, lower=-np.inf), dual=run.ray)
-        return log.outcome(proof, tol, run.exit_reason, settings.name, run.n_iter, status=Status.UNBOUNDED)
+        certificate = replace(problem.unproven(run.x, lower=-np.inf), dual=run.ray)
+        proof = Proof(run.ray, status=Status.UNBOUNDED)
+        return Run(log, certificate, tol, run.exit_reason, settings.name, run.n_iter, proof)
     end = QPState(run.x, run.state.multiplier, tol=tol, directions=[run.x, *proofs.directions])
-    return log.outcome(problem.certify(end), tol, run.exit_reason, settings.name, run.n_iter)
+    return Run(log, problem.certify(end), tol, run.exit_reason, settings.name, run.n_iter)
 
 
 class ProgramProofs:

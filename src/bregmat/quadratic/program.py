@@ -211,8 +211,6 @@ class QuadraticProgram(Problem):
         return self if self.rows is None else self.rows.whole
 
     # ---------------------------------------------------------------- for the iteration loop
-    certifies_cheaply = False  # a certificate costs several products with A
-
     def is_due(self, state: QPState, tol: float) -> bool:
         """False: exact methods are certified at their end only."""
         return False
@@ -230,7 +228,7 @@ class QuadraticProgram(Problem):
 
     def contradiction(self, state: QPState) -> Proof | None:
         """The proof that :meth:`conclude` has found."""
-        return None if state.ray is None else Proof(state.ray, np.flatnonzero(state.ray), Status.UNBOUNDED)
+        return None if state.ray is None else Proof(state.ray, status=Status.UNBOUNDED)
 
     def _ray(self, direction: np.ndarray) -> np.ndarray | None:
         """The direction d without its rounding if ``d >= 0``, ``A d = 0``, ``E d = 0``, ``b'd < 0`` up to rounding; else None."""

@@ -17,14 +17,14 @@ from bregmat.base.points import as_points, copied_to_host
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factored, Iterate, metric_coordinates
-from bregmat.engine.loop import Outcome, RunLog, solve
+from bregmat.engine.loop import Run, RunLog, solve
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.sharded.cluster import ClusterShards, is_client
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, get_attribute
 from bregmat.sharded.local import LocalShards
 from bregmat.sharded.operators import ShardedLosses, ShardedOperator
 from bregmat.sharded.shard_rows import ShardRows, ShardSettings
-from bregmat.sharded.sources import LazyPoints, ShardSource, lazy_constraints
+from bregmat.sharded.sources import LazyPoints, ShardSource, constraint_sources
 from bregmat.solvers.base import SOLVERS, Options
 from bregmat.solvers.sampled_newton import SampledNewton
 
@@ -45,7 +45,6 @@ def nearest_sharded(X: Any, constraints: Any, prior: Any, options: Options) -> M
     X, space = copied_to_host("X", X)
     if space is not None:
         raise TypeError(f"X must be in the host's memory where constraints are sharded; got a {space.words}.")
-    rows = lazy_constraints(constraints)
     check_limits(tol=options.tol, max_iter=options.max_iter, max_seconds=options.max_seconds, callback=options.callback)
     check_integer("block_size", options.block_size, 1)
     if np.ndim(options.slack_weight):
@@ -54,8 +53,14 @@ def nearest_sharded(X: Any, constraints: Any, prior: Any, options: Options) -> M
     coordinates = sharded_coordinates(X, prior, options.divergence)
     block_size = options.block_size or max(1, BLOCK // max(1, len(coordinates.t0)))
     settings = ShardSettings.of(coordinates, options.divergence, options.loss, options.slack_weight, block_size)
-    shards = shards_on(options.executor, settings, rows.shards(block_size), coordinates.base)
-    return _solve(shards, settings, coordinates, options)
+    shards = shards_on(options.executor, settings, constraint_sources(constraints, block_size), coordinates.base)
+    problem = _problem(settings, shards)
+    if problem.losses.has_hard:
+        raise TypeError(
+            "sharded constraints must be soft, since hard ones need a solver that holds all dual weights: give a finite slack_weight and "
+            "weight, large where constraints have to hold nearly, or leave out executor and block_size."
+        )
+    return problem.result(MatrixResult, _run(problem, options), coordinates)
 
 
 def sharded_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
@@ -101,16 +106,6 @@ def shards_on(executor: Any, settings: Any, sources: Sequence[ShardSource], poin
 
 
 # ---------------------------------------------------------------------- the problem
-def _solve(shards: Shards, settings: ShardSettings, coordinates: Coordinates, options: Options) -> MatrixResult:
-    problem = _problem(settings, shards)
-    if problem.losses.has_hard:
-        raise TypeError(
-            "sharded constraints must be soft, since hard ones need a solver that holds all dual weights: give a finite slack_weight and "
-            "weight, large where constraints have to hold nearly, or leave out executor and block_size."
-        )
-    return problem.result(MatrixResult, _outcome(problem, options), coordinates)
-
-
 def _problem(settings: ShardSettings, shards: Shards) -> NearestMatrix:
     """The problem of all shards, all of which are loaded."""
     kinds, counts, low, high = shards.reduce(Expression(_facts, SHARD), _join_facts)
@@ -140,7 +135,7 @@ def _rows_of_kind(shard: ShardRows, kind: int) -> np.ndarray:
     return np.flatnonzero(shard.losses.kind == kind)
 
 
-def _outcome(problem: NearestMatrix, options: Options) -> Outcome:
+def _run(problem: NearestMatrix, options: Options) -> Run:
     solver = SampledNewton() if options.solver == "auto" else SOLVERS.resolve(options.solver)
     if solver.name != SampledNewton.name:
         raise TypeError(f"sharded constraints need solver='mirror_newton' or 'auto'; got {solver.name!r}.")

@@ -12,7 +12,23 @@ from bregmat.operators.linear_maps import Operator, PairGraph, drawn_numbers
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, call_method, get_attribute
 
 
-class ShardedOperator(Operator):
+class OnShards:
+    """What calls the methods of one object of every shard, such as its operator: ``expression`` gives that object."""
+
+    shards: Shards
+    expression: Expression
+
+    def _call(self, method: str, *args: Any, keep: bool = False) -> Expression:
+        return Expression(call_method, method, self.expression, *args, keep=keep)
+
+    def _column(self, method: str, *args: Any, keep: bool = False) -> Any:
+        return Column(self.shards, self._call(method, *args, keep=keep))
+
+    def _sum(self, method: str, *args: Any) -> Any:
+        return self.shards.reduce(self._call(method, *args), operator.add)
+
+
+class ShardedOperator(OnShards, Operator):
     """Operator of sharded rows: ``values`` are columns, and ``adjoint`` is the sum of the adjoints of all shards.
 
     Parameters
@@ -47,14 +63,8 @@ class ShardedOperator(Operator):
         """Whether the rows of every shard are outer products."""
         return self._row_facts()[1]
 
-    def _column(self, method: str, *args: Any, keep: bool = False) -> Any:
-        return Column(self.shards, Expression(call_method, method, self.expression, *args, keep=keep))
-
-    def _sum(self, method: str, *args: Any) -> Any:
-        return self.shards.reduce(Expression(call_method, method, self.expression, *args), operator.add)
-
     def _moved(self, method: str, *args: Any, keep: bool = False) -> ShardedOperator:
-        return ShardedOperator(self.shards, self.r, Expression(call_method, method, self.expression, *args, keep=keep))
+        return ShardedOperator(self.shards, self.r, self._call(method, *args, keep=keep))
 
     def values(self, X: np.ndarray) -> Any:
         return self._column("values", X)
@@ -133,7 +143,7 @@ def _join_facts(a: tuple[int, bool], b: tuple[int, bool]) -> tuple[int, bool]:
     return a[0] + b[0], a[1] and b[1]
 
 
-class ShardedLosses:
+class ShardedLosses(OnShards):
     """Losses of sharded rows, with the attributes and methods of :class:`bregmat.objective.row_losses.RowLosses`.
 
     Parameters
@@ -148,52 +158,43 @@ class ShardedLosses:
     def __init__(self, shards: Shards, groups: list[tuple[Any, Any]], expression: Expression | None = None) -> None:
         self.shards, self.groups = shards, groups
         self.has_hard = any(loss.is_hard for loss, _ in groups)
-        self._losses = losses = Expression(get_attribute, "losses", SHARD) if expression is None else expression
-        self.bound, self.sense, self.gamma, self.hard = (
-            Column(shards, Expression(get_attribute, name, losses)) for name in ("bound", "sense", "gamma", "hard")
+        self.expression = losses = Expression(get_attribute, "losses", SHARD) if expression is None else expression
+        self.bound, self.sense, self.gamma, self.hard, self.curvature_at_bound = (
+            Column(shards, Expression(get_attribute, name, losses))
+            for name in ("bound", "sense", "gamma", "hard", "curvature_at_bound")
         )
-        # sums over all rows, and one number for each row
+        # sums over all rows
         self.value, self.value_rounding, self.conjugate_sum = (
             partial(self._sum, name) for name in ("value", "value_rounding", "conjugate_sum")
         )
-        self.strengths = partial(self._column, "strengths")
-
-    def _column(self, method: str, *args: Any) -> Any:
-        return Column(self.shards, Expression(call_method, method, self._losses, *args))
-
-    def _sum(self, method: str, *args: Any) -> Any:
-        return self.shards.reduce(Expression(call_method, method, self._losses, *args), operator.add)
 
     def _pair(self, expression: Expression) -> tuple[Any, Any]:
         first, second = (Column(self.shards, Expression(operator.getitem, expression, k)) for k in (0, 1))
         return first, second
 
-    def _moved(self, method: str, *args: Any) -> ShardedLosses:
-        return ShardedLosses(self.shards, self.groups, Expression(call_method, method, self._losses, *args, keep=True))
-
     def restrict(self, rows: Any) -> ShardedLosses:
         """The losses of some rows, selected by a column of row numbers within each shard."""
-        return self._moved("restrict", rows)
+        return ShardedLosses(self.shards, self.groups, self._call("restrict", rows, keep=True))
 
     def weighted(self, gamma: Any) -> ShardedLosses:
         """The same losses with other slack weights."""
-        return self._moved("weighted", gamma)
+        return ShardedLosses(self.shards, self.groups, self._call("weighted", gamma, keep=True))
 
     def derivatives(self, p: Any) -> tuple[Any, Any]:
         """First and second derivative of each row's loss."""
-        return self._pair(Expression(call_method, "derivatives", self._losses, p))
+        return self._pair(self._call("derivatives", p))
 
     @property
     def dual_box(self) -> tuple[Any, Any]:
         """Lower and upper bounds of the dual weights."""
-        return self._pair(Expression(get_attribute, "dual_box", self._losses))
+        return self._pair(Expression(get_attribute, "dual_box", self.expression))
 
     def outside(self, p: Any) -> np.ndarray:
         """Numbers of rows whose loss has no derivative at these values, at most eight of each shard.
 
         After :meth:`restrict` a number counts from the first row of its shard among the rows that are left.
         """
-        return np.concatenate(self.shards.reduce(Expression(_outside, SHARD, self._losses, p), operator.add))
+        return np.concatenate(self.shards.reduce(Expression(_outside, SHARD, self.expression, p), operator.add))
 
 
 def _outside(part: Any, losses: Any, p: np.ndarray) -> list[np.ndarray]:

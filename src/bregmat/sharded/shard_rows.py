@@ -12,7 +12,7 @@ from bregmat.certificates.problem import build_problem
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.objective.row_losses import RowLosses
-from bregmat.operators.binding import bind
+from bregmat.operators.binding import PlacedPoints, bind
 from bregmat.operators.linear_maps import Operator
 from bregmat.sharded.shared_points import SHARED_POINTS, with_shared_points
 from bregmat.sharded.sources import ShardSource
@@ -111,8 +111,7 @@ class ShardSettings:
             return replace(self.coordinates, base=base).bind(rows, in_span=False)[1]
         is_invariant = bool(rows.where("is_difference").all())
 
-        def place() -> Any:
+        def place() -> PlacedPoints:
             return replace(self.coordinates, base=np.asarray(points[0 : points.shape[0]])).place(is_invariant)
 
-        Z, rounding = SHARED_POINTS.points((self.key, is_invariant), place)
-        return with_shared_points(bind(rows, Z, None, rounding))
+        return with_shared_points(bind(rows, SHARED_POINTS.points((self.key, is_invariant), place)))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.linalg import factor_product
+from bregmat.operators.binding import PlacedPoints
 from bregmat.operators.compound import with_leaves
 from bregmat.operators.linear_maps import Operator, PairGraph
 
@@ -28,14 +29,14 @@ class SharedPoints:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._points: dict[Any, Any] = {}
+        self._points: dict[Any, PlacedPoints] = {}
         self._derived: dict[Any, tuple[np.ndarray, Any, np.ndarray]] = {}
         self._latest: tuple[Any, Any, Any] = (None, None, None)
         self._numbers = count()
         self._holders: dict[str, int] = {}
         self._released: deque[str] = deque()  # keys whose holders are gone, not yet counted
 
-    def points(self, key: tuple[str, bool], make: Callable[[], Any]) -> Any:
+    def points(self, key: tuple[str, bool], make: Callable[[], PlacedPoints]) -> PlacedPoints:
         """The points of a key with their rounding; ``make`` is called at the first use."""
         with self._lock:
             self._forget()
@@ -102,7 +103,7 @@ class SharedPoints:
     def name_of(self, array: np.ndarray) -> Any:
         """The name of a kept array, or None."""
         with self._lock:
-            arrays = {name: pair[0] for name, pair in self._points.items()}
+            arrays = {name: points.Z for name, points in self._points.items()}
             arrays |= {name: points for name, (_, _, points) in self._derived.items()}
             return next((name for name, points in arrays.items() if points is array), None)
 
@@ -110,7 +111,7 @@ class SharedPoints:
         """The array of that name, or None if it is no longer kept."""
         with self._lock:
             if name in self._points:
-                return self._points[name][0]
+                return self._points[name].Z
             if name not in self._derived:
                 return None
             self._derived[name] = self._derived.pop(name)

@@ -48,21 +48,6 @@ class LazyPoints(Protocol):
 
 
 @dataclass(frozen=True)
-class ConstraintBlocks(LazyConstraints):
-    """Constraints in memory, cut into blocks."""
-
-    constraints: Constraints
-
-    def shards(self, block_size: int) -> list[ConstraintBlock]:
-        c = self.constraints.n_constraints
-        return [
-            ConstraintBlock(self.constraints, first, min(block_size, c - first), f"constraints {first} to {last - 1}")
-            for first in range(0, c, block_size)
-            for last in [min(first + block_size, c)]
-        ]
-
-
-@dataclass(frozen=True)
 class ConstraintBlock:
     """Rows ``first`` to ``first + count - 1`` of constraints in memory (:class:`ShardSource`)."""
 
@@ -80,16 +65,18 @@ class ConstraintBlock:
         return ConstraintBlock, (self.read(), 0, self.count, self.place)
 
 
-def lazy_constraints(constraints: Any) -> LazyConstraints:
-    """Constraints that cut themselves into shards: from memory or from files."""
+def constraint_sources(constraints: Any, block_size: int) -> list[Any]:
+    """Sources of at most ``block_size`` constraints each, which are in memory or in files."""
     if isinstance(constraints, LazyConstraints):
-        return constraints
-    if isinstance(constraints, Constraints):
-        return ConstraintBlocks(constraints)
-    raise TypeError(
-        "constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense), or those of "
-        f"bregmat.io.open_constraints; got {type(constraints).__name__}."
-    )
+        return constraints.shards(block_size)
+    if not isinstance(constraints, Constraints):
+        raise TypeError(
+            "constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense), or those of "
+            f"bregmat.io.open_constraints; got {type(constraints).__name__}."
+        )
+    c = constraints.n_constraints
+    spans = [(first, min(first + block_size, c)) for first in range(0, c, block_size)]
+    return [ConstraintBlock(constraints, a, b - a, f"constraints {a} to {b - 1}") for a, b in spans]
 
 
 def dense_points(X: Any) -> Any:

@@ -16,7 +16,6 @@ import numpy as np
 
 from bregmat.base.linalg import cholesky, cholesky_solve, conjugate_gradients
 from bregmat.base.pivoting import Exchanges, pivot_in_box
-from bregmat.base.tolerances import TINY
 from bregmat.operators.linear_maps import Operator
 
 
@@ -157,26 +156,9 @@ def _solve_on_free(
     end = conjugate_gradients(
         product, b, goal=max(target, 0.0), max_iter=max_products, precondition=lambda r: r / D, blocked=blocked
     )
-    s, v = end.x, end.direction
-    if v is None:
-        return s
-    if is_flat(v, end.curvature):
-        return s + _until_bound(s, v, lo, hi, end.curvature, end.rho, D) * v
-    return s + end.rho / end.curvature * v
-
-
-def _until_bound(
-    s: np.ndarray, v: np.ndarray, lo: np.ndarray, hi: np.ndarray, curvature: float, rz: float, D: np.ndarray
-) -> float:
-    """Step along a flat direction: to the first bound, or a long finite one if there is no bound."""
-    distance = np.full(len(v), np.inf)
-    up, down = v > 0, v < 0
-    distance[up], distance[down] = (hi[up] - s[up]) / v[up], (lo[down] - s[down]) / v[down]
-    alpha = max(float(distance.min(initial=np.inf)), 0.0)
-    if np.isfinite(alpha):
-        return alpha
-    far = 1e3 / max(float(np.abs(v * np.sqrt(D)).max()), TINY)
-    return min(rz / curvature, far) if curvature > 0 else far
+    if end.direction is None or is_flat(end.direction, end.curvature):
+        return end.x
+    return end.x + end.rho / end.curvature * end.direction
 
 
 def _projected_search(

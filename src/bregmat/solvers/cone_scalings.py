@@ -5,10 +5,13 @@ Nesterov and Todd (1997), "Self-scaled barriers and interior-point methods for c
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bregmat.base.linalg import cholesky, eigh, eigvalsh, symmetrize
 from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.linear_maps import weighted_by
 
 # products of primal and dual, in units of the goal, that need no corrector (Gondzio 1996 has 0.1 and 10)
 LOWEST, HIGHEST = 0.1, 3.0
@@ -25,27 +28,15 @@ def corrections(products: np.ndarray, goal: float) -> np.ndarray:
     return np.maximum(np.clip(products, LOWEST * goal, HIGHEST * goal) - products, -HIGHEST * goal)
 
 
-def _centring(M: np.ndarray, Z: np.ndarray, sigma: np.ndarray, goal: float) -> np.ndarray:
-    """The move of M that adds :func:`corrections` to the eigenvalues of ``M Z``, in the frame where both are ``diag(sigma)``."""
-    products, Q = eigh(symmetrize(M @ Z))
-    return _divided(2.0 * ((Q * corrections(products, goal)) @ Q.T), sigma)
-
-
 def _divided(R: np.ndarray, sigma: np.ndarray) -> np.ndarray:
     """The X with ``diag(sigma) X + X diag(sigma) = R`` (Lyapunov equation)."""
     return R / np.add.outer(sigma, sigma)
 
 
-def _cone_limit(E: np.ndarray, sigma: np.ndarray) -> float:
-    """Largest alpha with ``diag(sigma) + alpha E`` positive semidefinite."""
-    low = float(eigvalsh(E / np.sqrt(np.multiply.outer(sigma, sigma)))[0])
-    return -1.0 / low if low < 0 else np.inf
-
-
 class LogDetScaling:
-    """For LogDet, whose dual matrix is ``-T``: ``M = F diag(sigma) F'`` and ``-T = F'^-1 diag(sigma) F^-1``.
+    """For LogDet, whose dual matrix is ``-T``: ``M = B diag(sigma) B'`` and ``-T = B'^-1 diag(sigma) B^-1``.
 
-    The path is ``-M T = 1 + tau``. Moves of M and T are written in the frame F, where the chord between ``(psi(T), T)`` and
+    The path is ``-M T = 1 + tau``. Moves of M and T are written in the frame ``F = B``, where the chord between ``(psi(T), T)`` and
     ``(M, psi^-1(M))`` is the identity.
 
     Parameters
@@ -56,26 +47,46 @@ class LogDetScaling:
         ``T = V diag(t) V'``, with negative t.
     """
 
-    S = chord = None  # 1 everywhere
+    S: np.ndarray | None = None  # root of the chord; None is 1 everywhere
+    chord: np.ndarray | None = None
     order = 0  # eigenvalues of products that count in the mean complementarity
-    link_defect = 0.0  # the link holds exactly
+    link_defect: Any = 0.0  # the link holds exactly
+    shift = 1.0  # products of M and its dual matrix are ``shift + tau`` on the path
 
     def __init__(self, L: np.ndarray, t: np.ndarray, V: np.ndarray) -> None:
-        # with -T = Y'Y, Y = sqrt(-t) V', and Y L = U sigma Q':  F = L Q / sqrt(sigma)
-        _, self.sigma, Qt = np.linalg.svd((V * np.sqrt(-t)).T @ L)
-        self.F = L @ (Qt.T / np.sqrt(self.sigma))
+        self._scale(L, (V * np.sqrt(-t)).T)
+        self.F = self.B
+
+    def _scale(self, L: np.ndarray, Y: np.ndarray) -> None:
+        """Find B and sigma with ``M = L L' = B diag(sigma) B'`` and the dual matrix ``Y'Y = B'^-1 diag(sigma) B^-1``."""
+        # with Y L = U diag(sigma) Q':  B = L Q / sqrt(sigma)
+        _, self.sigma, Qt = np.linalg.svd(Y @ L)
+        self.B = L @ (Qt.T / np.sqrt(self.sigma))
+
+    def _matrix(self, dM: np.ndarray) -> np.ndarray:
+        """The move of M in the frame of B."""
+        return dM
+
+    def _slack(self, dM: np.ndarray, dT: np.ndarray) -> np.ndarray:
+        """The move of the dual matrix in the frame of B."""
+        return -dT
+
+    def _answer(self, C: np.ndarray) -> np.ndarray:
+        """The move of M for a right-hand side C of the complementarity equation, in the frame of B, while T stays."""
+        return C
 
     def defect(self, tau: float) -> np.ndarray:
-        """``(1 + tau) / sigma - sigma``: the move of M that reaches the path at tau while T stays."""
-        return np.diag((1.0 + tau) / self.sigma - self.sigma)
+        """The move of M that reaches the path at tau while T stays."""
+        return self._answer(np.diag((self.shift + tau) / self.sigma - self.sigma))
 
     def tangent(self, dT: np.ndarray) -> np.ndarray:
         """The move of M for a move of T."""
-        return dT
+        return weighted_by(self.chord, dT)
 
     def curvature(self, dM: np.ndarray, dT: np.ndarray) -> np.ndarray:
-        """The move of M for the term ``dM dT`` of ``-(M + dM)(T + dT) = 1 + tau`` that the tangent neglects."""
-        return _divided(2.0 * symmetrize(dM @ dT), self.sigma)
+        """The move of M for the product of the two moves in the complementarity, which the tangent neglects."""
+        product = symmetrize(self._matrix(dM) @ self._slack(dM, dT))
+        return self._answer(_divided(-2.0 * product, self.sigma))
 
     def centring(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float], goal: float) -> np.ndarray:
         """The move of M that brings the products after steps of these lengths near those of the path (Gondzio 1996).
@@ -85,35 +96,52 @@ class LogDetScaling:
         dM, dT : ndarray, shape (r, r)
             Moves in the frame.
         steps : tuple of float
-            Step lengths of M and T.
+            Step lengths of M and of its dual matrix.
         goal : float
             tau that the step aims at.
         """
+        M, Z = self._after(dM, dT, steps)
+        products, Q = eigh(symmetrize(M @ Z))
+        return self._answer(_divided(2.0 * ((Q * corrections(products, self.shift + goal)) @ Q.T), self.sigma))
+
+    def _after(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+        """M and its dual matrix after steps of these lengths, in the frame of B."""
         sigma = np.diag(self.sigma)
-        return _centring(sigma + steps[0] * dM, sigma - steps[1] * dT, self.sigma, 1.0 + goal)
+        return sigma + steps[0] * self._matrix(dM), sigma + steps[1] * self._slack(dM, dT)
+
+    def product(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float]) -> float:
+        """Inner product of M and its dual matrix after steps of these lengths; 0 if it does not count."""
+        M, Z = self._after(dM, dT, steps)
+        return float((M * Z).sum()) if self.order else 0.0
 
     def primal_limit(self, dM: np.ndarray) -> float:
         """Largest step that keeps M in the cone."""
-        return _cone_limit(symmetrize(dM), self.sigma)
+        return self._cone_limit(self._matrix(dM))
 
     def dual_limit(self, dM: np.ndarray, dT: np.ndarray) -> float:
-        """Largest step that keeps ``-T`` in the cone."""
-        return _cone_limit(symmetrize(-dT), self.sigma)
+        """Largest step that keeps the dual matrix in the cone."""
+        return self._cone_limit(self._slack(dM, dT))
 
-    def product(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float]) -> float:
-        """Not counted: ``order`` is 0."""
-        return 0.0
+    def _cone_limit(self, E: np.ndarray) -> float:
+        """Largest alpha with ``diag(sigma) + alpha E`` positive semidefinite."""
+        low = float(eigvalsh(symmetrize(E) / np.sqrt(np.multiply.outer(self.sigma, self.sigma)))[0])
+        return -1.0 / low if low < 0 else np.inf
 
     def moved(self, dM: np.ndarray, alpha: float) -> np.ndarray | None:
         """A factor of ``M + alpha dM``, or None outside the cone."""
-        C, ok = cholesky(np.diag(self.sigma) + alpha * symmetrize(dM))
-        return self.F @ C if ok else None
+        return self._factor(self.B, self._matrix(dM), alpha)
 
-    def moved_slack(self, dM: np.ndarray, dT: np.ndarray, alpha: float) -> None:
+    def _factor(self, B: np.ndarray, E: np.ndarray, alpha: float) -> np.ndarray | None:
+        """A factor of ``B (diag(sigma) + alpha E) B'``, or None outside the cone."""
+        C, ok = cholesky(np.diag(self.sigma) + alpha * symmetrize(E))
+        return B @ C if ok else None
+
+    def moved_slack(self, dM: np.ndarray, dT: np.ndarray, alpha: float) -> np.ndarray | None:
         """There is no slack beside T."""
+        return None
 
 
-class SlackScaling:
+class SlackScaling(LogDetScaling):
     """For other divergences, with a dual slack Z of the cone: ``phi'(M) - Z = T`` and ``M Z = tau`` on the path.
 
     ``M = B diag(sigma) B'`` and ``Z = B'^-1 diag(sigma) B^-1`` with ``B = F diag(root) W``. Moves of M and T are written in the
@@ -129,12 +157,13 @@ class SlackScaling:
         ``T = V diag(t) V'``.
     """
 
+    chord: np.ndarray
+    shift = 0.0
+
     def __init__(
         self, divergence: SpectralDivergence, L: np.ndarray, Y: np.ndarray, t: np.ndarray, V: np.ndarray
     ) -> None:
-        # with Y'L = U diag(sigma) Q':  B = L Q / sqrt(sigma)
-        _, self.sigma, Qt = np.linalg.svd(Y.T @ L)
-        self.B = L @ (Qt.T / np.sqrt(self.sigma))
+        self._scale(L, Y.T)
         self.F, root, self.W = np.linalg.svd(self.B)
         self.inverse = (self.F / root) @ self.W  # B'^-1
         self.root = np.multiply.outer(root, root)
@@ -165,7 +194,6 @@ class SlackScaling:
         return self._in_B(self.link * dM - dT + self.residual)
 
     def _matrix(self, dM: np.ndarray) -> np.ndarray:
-        """dM in the frame of B."""
         return symmetrize(self.W.T @ (dM / self.root) @ self.W)
 
     def _answer(self, C: np.ndarray) -> np.ndarray:
@@ -173,55 +201,9 @@ class SlackScaling:
         return self.chord * ((self.W @ C @ self.W.T) / self.root)
 
     def defect(self, tau: float) -> np.ndarray:
-        """The move of M that reaches the path at tau while T stays: ``M Z = tau`` and no residual of the link."""
-        return self._answer(np.diag(tau / self.sigma - self.sigma)) - self.chord * self.residual
-
-    def tangent(self, dT: np.ndarray) -> np.ndarray:
-        """The move of M for a move of T."""
-        return self.chord * dT
-
-    def curvature(self, dM: np.ndarray, dT: np.ndarray) -> np.ndarray:
-        """The move of M for the term ``dM dZ`` of ``(M + dM)(Z + dZ) = tau`` that the tangent neglects."""
-        product = symmetrize(self._matrix(dM) @ self._slack(dM, dT))
-        return self._answer(_divided(-2.0 * product, self.sigma))
-
-    def centring(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float], goal: float) -> np.ndarray:
-        """The move of M that brings the products after steps of these lengths near those of the path (Gondzio 1996).
-
-        Parameters
-        ----------
-        dM, dT, steps, goal
-            As in :meth:`LogDetScaling.centring`, with step lengths of M and Z.
-        """
-        return self._answer(_centring(*self._after(dM, dT, steps), self.sigma, goal))
-
-    def _after(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
-        """M and Z after steps of these lengths, in the frame of B."""
-        sigma = np.diag(self.sigma)
-        return sigma + steps[0] * self._matrix(dM), sigma + steps[1] * self._slack(dM, dT)
-
-    def primal_limit(self, dM: np.ndarray) -> float:
-        """Largest step that keeps M in the cone."""
-        return _cone_limit(self._matrix(dM), self.sigma)
-
-    def dual_limit(self, dM: np.ndarray, dT: np.ndarray) -> float:
-        """Largest step that keeps Z in the cone."""
-        return _cone_limit(self._slack(dM, dT), self.sigma)
-
-    def product(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float]) -> float:
-        """``<M, Z>`` after steps of these lengths."""
-        M, Z = self._after(dM, dT, steps)
-        return float((M * Z).sum())
-
-    def moved(self, dM: np.ndarray, alpha: float) -> np.ndarray | None:
-        """A factor of ``M + alpha dM``, or None outside the cone."""
-        C, ok = cholesky(np.diag(self.sigma) + alpha * self._matrix(dM))
-        return self.B @ C if ok else None
+        """The move of M that reaches the path at tau while T stays, and leaves no residual of the link."""
+        return super().defect(tau) - self.chord * self.residual
 
     def moved_slack(self, dM: np.ndarray, dT: np.ndarray, alpha: float) -> np.ndarray | None:
         """A factor of ``Z + alpha dZ``, or None outside the cone."""
-        C, ok = cholesky(np.diag(self.sigma) + alpha * self._slack(dM, dT))
-        return self.inverse @ C if ok else None
-
-
-Scaling = LogDetScaling | SlackScaling
+        return self._factor(self.inverse, self._slack(dM, dT), alpha)

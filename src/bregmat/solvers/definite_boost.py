@@ -10,7 +10,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels import eigen_update, outer_rows, von_neumann
-from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
+from bregmat._kernels.arrays import OuterRows, RowBounds
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_positive, rows_text
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import TINY
@@ -250,8 +250,9 @@ class DefiniteBoost(SolverWithNeeds):
         log_dual += float(mu[usable] @ bounds.bound[usable]) / total
         level = np.array([lam[-1], log_dual, log_dual])
         matrix.lam = lam - lam[-1]
-        bound = _set_trace_row(problem, matrix, level, mu, boost_rows)
-        return BoostState(matrix, mu, rows, bounds, problem.operator, bound, level=level, boost_rows=boost_rows)
+        state = BoostState(matrix, mu, rows, bounds, problem.operator, 0.0, level=level, boost_rows=boost_rows)
+        state.objective = _set_trace_row(problem, state)
+        return state
 
     def _intervals(self, problem: NearestMatrix, rows: OuterRows, total: float) -> tuple[np.ndarray, np.ndarray]:
         """For each row, numbers below and above all eigenvalues of A_j: the given interval, or the smallest one."""
@@ -286,66 +287,46 @@ class DefiniteBoost(SolverWithNeeds):
     def step(self, problem: NearestMatrix, state: BoostState) -> BoostState:
         """A block of projections."""
         # copies, since projections change them in place
-        matrix, level, mu = state.matrix.copy(), state.level.copy(), state.dual.copy()
-        boost_rows = state.boost_rows
-        greedy = self.order == "greedy"
-        size = self.block if self.block is not None and greedy else max(1, int(boost_rows.usable.sum()))
-        square = matrix.square(state.rows)
-        steps = BoostSteps(
-            self, matrix.lam, matrix.Vt, mu, level, matrix.work, square, state.rows, state.bounds, boost_rows
-        )
-        series, worst = steps.run(size)
-        done = len(series)
-        state.series.append(series)
-        bound = _set_trace_row(problem, matrix, level, mu, boost_rows)
-        new = replace(state, matrix=matrix, dual=mu, level=level, worst=worst, **state.progress(bound, self.corrected))
-        new.finished = not self.corrected and worst <= self.violation_tol
-        new.stalled = (done == 0 or new.idle >= 20) and not new.finished
+        new = replace(state, matrix=state.matrix.copy(), dual=state.dual.copy(), level=state.level.copy())
+        is_cycle = self.block is None or self.order == "cyclic"
+        size = max(1, int(state.boost_rows.usable.sum())) if is_cycle else self.block
+        series, new.worst = self.project(new, size)
+        new.series.append(series)
+        new = replace(new, **state.progress(_set_trace_row(problem, new), self.corrected))
+        new.finished = not self.corrected and new.worst <= self.violation_tol
+        new.stalled = (not len(series) or new.idle >= 20) and not new.finished
         return new
 
-
-class BoostSteps(NamedTuple):
-    """A block of steps: the matrix ``exp(Vt' diag(lam) Vt)``, multipliers and level, which change in place, and the rows."""
-
-    how: DefiniteBoost
-    lam: np.ndarray  # (r,) ascending, the largest is 0
-    Vt: np.ndarray  # (r, r)
-    dual: np.ndarray  # (c,)
-    level: np.ndarray  # shift of lam, log of the dual objective, log of the bound of Theorem 4.1
-    work: EigenWork
-    X: np.ndarray  # (r, r) memory for a row; (0, 0) if every row is a single outer product
-    rows: OuterRows
-    bounds: RowBounds
-    boost_rows: BoostRows
-
-    def run(self, size: int) -> tuple[np.ndarray, float]:
-        """Up to so many steps: the entries of the trace, (steps, 5), and the largest relative violation met last."""
-        how, rows, lam, dual, level = self.how, self.boost_rows, self.lam, self.dual, self.level
-        is_greedy = how.order == "greedy"
+    def project(self, state: BoostState, size: int) -> tuple[np.ndarray, float]:
+        """Up to so many projections, which change the state; the entries of the trace, (steps, 5), and the largest violation met last."""
+        matrix, rows, dual, level = state.matrix, state.boost_rows, state.dual, state.level
+        lam, Vt = matrix.lam, matrix.Vt
+        X = matrix.square(state.rows)  # memory for a row
+        is_greedy = self.order == "greedy"
         # log dual = log tr exp(H) + rest with rest = sum mu_j b_j / total + constant
         rest, worst = level[1] - np.log(np.exp(lam).sum()) - level[0], 0.0
         series: list[tuple[float, ...]] = []
         for i in repeat(-1, size) if is_greedy else np.flatnonzero(rows.usable).tolist():
             value = np.nan
             if is_greedy:
-                p = rows.values(lam, self.Vt)
-                i, worst = rows.choose(p, dual, how.corrected)
-                if i < 0 or (not how.corrected and worst <= how.violation_tol):
+                p = rows.values(lam, Vt)
+                i, worst = rows.choose(p, dual, self.corrected)
+                if i < 0 or (not self.corrected and worst <= self.violation_tol):
                     break
                 value = p[i]
-            form, raw = von_neumann.row_in_basis_inplace(self.work, self.X, self.Vt, lam, self.rows, i)
+            form, raw = von_neumann.row_in_basis_inplace(matrix.work, X, Vt, lam, state.rows, i)
             s, r, low, high = rows.side(float(value if is_greedy else raw / np.exp(lam).sum()), i)
             if not is_greedy:
                 worst = max(worst, r * float(rows.share[i]))
                 # a copy of a row that was just projected onto is violated by rounding; its multiplier may have to be corrected
                 holds = r <= 1e-15 * (2.0 * abs(float(rows.b[i])) + abs(r)) and rows.sense[i] != 0
-                if holds and (dual[i] == 0.0 or not how.corrected):
+                if holds and (dual[i] == 0.0 or not self.corrected):
                     continue
             # step alpha of the bound of Theorem 4.1, in the sense of the row; a correction may shorten it
             model = s * approximate_step(r, low, high)
-            if how.corrected:
+            if self.corrected:
                 model = outer_rows.corrected_step(model, float(dual[i]), int(rows.sense[i]))
-            delta, evaluations = self._move(form, i, model)
+            delta, evaluations = self._move(state, X, form, i, model)
             if delta == 0.0 and is_greedy:  # nothing left to gain beyond the accuracy of a projection
                 break
             if delta == 0.0:
@@ -359,17 +340,17 @@ class BoostSteps(NamedTuple):
             series.append((i, delta, level[1], level[2], evaluations))
         return np.array(series).reshape(-1, len(SERIES)), worst
 
-    def _move(self, form: int, i: int, model: float) -> tuple[float, int]:
+    def _move(self, state: BoostState, X: np.ndarray, form: int, i: int, model: float) -> tuple[float, int]:
         """Project onto row i, which is in the eigenbasis; the change of its multiplier, and evaluations of the zero finder."""
-        lam, Vt, work, B = self.lam, self.Vt, self.work, self.bounds
-        if self.how.projection == "exact":
-            row = (outer_rows.HARD, B.sense[i], B.bound[i], B.gamma[i], B.scale[i], self.dual[i], B.unit[i])
-            how = (0.0, self.boost_rows.total, row, self.how.corrected, self.how.root_tol)
-            return von_neumann.project_inplace(lam, Vt, work, self.X, form, *how)
+        lam, Vt, work, B = state.matrix.lam, state.matrix.Vt, state.matrix.work, state.bounds
+        if self.projection == "exact":
+            row = (outer_rows.HARD, B.sense[i], B.bound[i], B.gamma[i], B.scale[i], state.dual[i], B.unit[i])
+            how = (0.0, state.boost_rows.total, row, self.corrected, self.root_tol)
+            return von_neumann.project_inplace(lam, Vt, work, X, form, *how)
         if form == OUTER:
             eigen_update.rank_one_update_inplace(lam, Vt, work.rows_of_projections[1], -model, work)
         elif form == DENSE:
-            von_neumann.dense_along_inplace(work, lam, self.X, model)
+            von_neumann.dense_along_inplace(work, lam, X, model)
             eigen_update.rotate_rows_inplace(lam, Vt, work, len(lam))
         return model, 0
 
@@ -384,14 +365,12 @@ def _rows_but(problem: NearestMatrix, at: int, kappa: float) -> OuterRows:
     return rows._replace(ptr=np.insert(rows.ptr, at, rows.ptr[at]), shift=np.insert(rows.shift, at, kappa))
 
 
-def _set_trace_row(
-    problem: NearestMatrix, matrix: Any, level: np.ndarray, mu: np.ndarray, boost_rows: BoostRows
-) -> float:
-    """Write the multiplier of the trace, and 0 for other multiples of the identity, into mu; returns the dual bound."""
+def _set_trace_row(problem: NearestMatrix, state: BoostState) -> float:
+    """Set the multiplier of the trace, and those of other multiples of the identity to 0; returns the dual bound."""
     assert problem.trace_row is not None
-    at, kappa = problem.trace_row
-    mu[~boost_rows.usable] = 0.0
+    (at, kappa), mu, total = problem.trace_row, state.dual, state.boost_rows.total
+    mu[~state.boost_rows.usable] = 0.0
     # exp(H - kappa mu I) has the trace tau
-    mu[at] = (np.log(np.exp(matrix.lam).sum() / boost_rows.total) + level[0]) / kappa
+    mu[at] = (np.log(np.exp(state.matrix.lam).sum() / total) + state.level[0]) / kappa
     D = problem.divergence
-    return problem.offset + D.constant(problem.t0) - boost_rows.total - float(mu @ problem.losses.bound)
+    return problem.offset + D.constant(problem.t0) - total - float(mu @ problem.losses.bound)

@@ -7,7 +7,6 @@ the gradient of -g is ``xi(mu) - A(M)`` (xi the relaxed bounds; b for hard rows)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,7 +42,6 @@ class _DualState(MatrixState):
     stage: Stage
     cost: float  # -g(mu) of the stage
     gradient: np.ndarray  # of the cost
-    parallel: ParallelRows
     norm: float = np.inf  # projected gradient before the last step, in the norm of the diagonal of the Hessian
     first_norm: float = np.inf
     length: float = 1.0  # of the last step; 1 is a full Newton step
@@ -74,7 +72,7 @@ class DualNewton(SolverWithNeeds):
     works_on = "dual_bound"
     max_iter = 200
     needs_divergence = ("conjugate", "divided")
-    needs_loss = ("conjugate", "relaxed")
+    needs_loss = ()
     proximal: float = 1e-3
 
     def __post_init__(self) -> None:
@@ -82,21 +80,21 @@ class DualNewton(SolverWithNeeds):
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _DualState:
         """The prior, or a warm start shrunk into the domain."""
-        mu, parallel, share = np.zeros(problem.c), problem.parallel_rows, None
+        mu, stage = np.zeros(problem.c), None
         if start is not None:
-            value, warm = dual_bound(problem, without_opposing_pairs(parallel, problem.clip_dual(start)))
+            value, warm = dual_bound(problem, without_opposing_pairs(problem.parallel_rows, problem.clip_dual(start)))
             if np.isfinite(value):
-                mu, share = warm, 1.0
+                mu, stage = warm, Stage(problem, 0.5)
         iterate = _iterate_at(problem, mu)
         if iterate is None:
             raise ValueError("the prior is outside the domain of the divergence.")
-        stage = Stage.of(problem, _first_share(problem) if share is None else share, 0.5)
-        return _measured(problem, stage, iterate, mu, parallel)
+        return _measured(problem, stage or Stage.first(problem, 0.5), iterate, mu)
 
     def step(self, problem: NearestMatrix, state: _DualState) -> _DualState:
         """One Newton step: minimise the quadratic model in the box, then search along its minimiser."""
         q, model = state.gradient, self._model(state)
-        box = _step_box(state.stage.problem, state.dual, state.parallel)
+        parallel = problem.parallel_rows
+        box = _step_box(state.stage.problem, state.dual, parallel)
         norm = model.projected_norm(q, *box)
         if norm == 0.0:
             return _in_next_stage(problem, replace(state, signal=min(state.signal, 0.0), stalled=True))
@@ -104,13 +102,16 @@ class DualNewton(SolverWithNeeds):
         # relative residual to which the model is solved: smaller if the last step converged fast (Eisenstat and Walker 1996)
         is_fast = np.isfinite(state.norm) and state.length >= 0.3
         goal = min(0.3, max(1e-3, (norm / state.norm) ** 1.5)) if is_fast else 0.3
-        accepted, predicted, reached = self._descent(model, box, state, goal)
+        d, Hd, reached = self._minimiser(model, box, parallel.intervals, state, goal)
+        slope = float(q @ d)
+        predicted = -(slope + 0.5 * float(d @ Hd))  # decrease of the cost
+        accepted = _search(state.stage.problem, state, d, slope) if slope < 0 else None
         if accepted is None:  # once more with products in double precision, then the solver gives up
             new = replace(state, precise=True, missed=True, stalled=state.precise, norm=norm, first_norm=first)
             return _in_next_stage(problem, new) if state.precise else new
         iterate, mu, length = accepted
-        new = _measured(problem, replace(state.stage, steps=state.stage.steps + 1), iterate, mu, state.parallel)
-        after = model.projected_norm(new.gradient, *_step_box(state.stage.problem, mu, state.parallel))
+        new = _measured(problem, replace(state.stage, steps=state.stage.steps + 1), iterate, mu)
+        after = model.projected_norm(new.gradient, *_step_box(state.stage.problem, mu, parallel))
         # remaining decrease of -g: predicted decrease of this step times the ratio of the squared gradients after and before it
         left = predicted * min(1.0, (after / norm) ** 2) if length >= 0.5 else np.inf
         gained = state.cost - new.cost > 1e-14 * max(1.0, abs(new.cost))
@@ -131,34 +132,18 @@ class DualNewton(SolverWithNeeds):
         )
         return _in_next_stage(problem, new) if new.stalled or left <= 1e-2 * abs(new.cost) else new
 
-    def _descent(
-        self, model: Model, box: tuple[np.ndarray, np.ndarray], state: _DualState, goal: float
-    ) -> tuple[tuple[Iterate, np.ndarray, float] | None, float, bool]:
-        """What the line search found along the minimiser of the model, the predicted decrease, and whether its goal was reached."""
-        predicted, reached = 0.0, True
-        for force in (_link_gradient(state.stage.problem, state), state.gradient):
-            if force is None:
-                continue
-            d, Hd, reached = self._minimiser(model, force, box, state, goal)
-            slope = float(state.gradient @ d)
-            predicted = -(float(force @ d) + 0.5 * float(d @ Hd))
-            accepted = _search(state.stage.problem, state, d, slope) if slope < 0 else None
-            if accepted is not None:
-                return accepted, predicted, reached
-        return None, predicted, reached
-
     def _minimiser(
-        self, model: Model, force: np.ndarray, box: tuple[np.ndarray, np.ndarray], state: _DualState, goal: float
+        self, model: Model, box: tuple[np.ndarray, np.ndarray], intervals: np.ndarray, state: _DualState, goal: float
     ) -> tuple[np.ndarray, np.ndarray, bool]:
         """The minimiser d of the model in the box, ``H d``, and whether conjugate gradients reached their target."""
         d, Hd, reached = minimize_in_box(
-            model, force, *box, state.parallel.intervals, reduction=goal, rounds=ROUNDS, cg_steps=CG_STEPS
+            model, state.gradient, *box, intervals, reduction=goal, rounds=ROUNDS, cg_steps=CG_STEPS
         )
         # a few factorisations may cost less than one round of conjugate gradients
         free = int(((d > box[0]) & (d < box[1])).sum())
         is_cheap = 5.0 * flops(model, free) <= 4.0 * CG_STEPS * model.operator.c * model.operator.r**2
         if not reached and seconds_left() > 0 and (state.missed or is_cheap):
-            exact = minimize_exactly(model, force, *box, d)
+            exact = minimize_exactly(model, state.gradient, *box, d)
             if exact is not d:
                 d, Hd = exact, model.product(exact)
         return d, Hd, reached
@@ -203,9 +188,7 @@ def _cost(problem: NearestMatrix, iterate: Iterate, mu: np.ndarray) -> float:
     return iterate.conjugate() + float(problem.losses.conjugate(mu).sum())
 
 
-def _measured(
-    problem: NearestMatrix, stage: Stage, iterate: Iterate, mu: np.ndarray, parallel: ParallelRows
-) -> _DualState:
+def _measured(problem: NearestMatrix, stage: Stage, iterate: Iterate, mu: np.ndarray) -> _DualState:
     """A state at mu: values and gradient in the stage; objective and, if every row is soft, exact gap of the problem."""
     rows = problem.operator.congruence(iterate.F)
     p = rows.values_diagonal(iterate.x)
@@ -217,32 +200,14 @@ def _measured(
         L = problem.losses
         signal = L.value(p) + float((L.conjugate(mu) - mu * p).sum())
         objective = signal - (cost if stage.is_last else _cost(problem, iterate, mu)) if signal < np.inf else np.nan
-    return _DualState(iterate, rows, mu, p, objective, signal, False, stage, cost, xi - p, parallel)
+    return _DualState(iterate, rows, mu, p, objective, signal, False, stage, cost, xi - p)
 
 
 def _in_next_stage(problem: NearestMatrix, state: _DualState) -> _DualState:
     """The state in the next stage, or as it is in the last one."""
     if state.stage.is_last:
         return state
-    return _measured(problem, state.stage.next(problem), state.iterate, state.dual, state.parallel)
-
-
-def _first_share(problem: NearestMatrix) -> float:
-    """Share of the slack weights at which the losses move the prior by a moderate factor; 1 if the whole weights do so."""
-    moderate = 30.0  # largest pull of the losses relative to the prior
-    L, x = problem.losses, problem.prior
-    p = problem.operator.values_diagonal(x)
-    rows = L.violated(p) & ~L.hard & (p > 0)
-    if not rows.any():
-        return 1.0
-    pull = np.zeros(problem.c)
-    pull[rows] = L.restrict(rows).derivatives(p[rows])[0]
-    x = np.maximum(x, 1e-12 * max(float(x.max(initial=0.0)), TINY))
-    # to first order, T moves by -A*(pull) and M by Psi o A*(pull); relative to the prior, by M0^-1/2 . M0^-1/2
-    Psi = problem.divergence.divided(problem.t0)
-    force = float(np.abs(eigvalsh(Psi * problem.operator.adjoint(pull) / np.sqrt(np.multiply.outer(x, x)))).max())
-    share = moderate / max(force, TINY)
-    return share if share < 0.1 else 1.0
+    return _measured(problem, state.stage.next(problem), state.iterate, state.dual)
 
 
 # ---------------------------------------------------------------------- the quadratic model
@@ -256,32 +221,7 @@ def _step_box(problem: NearestMatrix, mu: np.ndarray, parallel: ParallelRows) ->
     return lower, upper
 
 
-def _link_gradient(problem: NearestMatrix, state: _DualState) -> np.ndarray | None:
-    """The gradient with ``(phi'(b) - phi'(p)) / phi''(p)`` in place of ``b - p`` on hard rows; None where that is not useful.
-
-    Both agree to first order, but the value p of a rank-one row beside a multiple of I satisfies ``phi'(p) = phi'(p0) - mu``, which
-    is linear in the multiplier. Far from the solution, where all rows move at once, it overshoots: it is used after full steps only.
-    """
-    # step length; share of the first gradient that is near; limit, times the gradient
-    full_step, near, max_ratio = 0.9, 0.1, 3.0
-    L, D, p = problem.losses, problem.divergence, state.values
-    if state.missed or state.length < full_step or not near * state.first_norm < state.norm < np.inf:
-        return None
-    rows = np.flatnonzero(L.hard & (L.bound > 0) & (p > 0))
-    if not len(rows):
-        return None
-    size = problem.operator.norms()[rows]
-    x, force = p[rows] / size, state.gradient.copy()
-    limit = max_ratio * np.abs(force[rows])
-    force[rows] = np.clip(size * (D.link(L.bound[rows] / size) - D.link(x)) / D.curvature(x), -limit, limit)
-    is_other = np.isfinite(force).all() and not np.allclose(force, state.gradient, rtol=1e-6, atol=0.0)
-    return force if is_other else None
-
-
 # ---------------------------------------------------------------------- the line search
-_Trial = tuple[Iterate, np.ndarray, float]  # iterate, dual weights, cost
-
-
 def _search(
     problem: NearestMatrix, state: _DualState, d: np.ndarray, slope: float
 ) -> tuple[Iterate, np.ndarray, float] | None:
@@ -289,39 +229,18 @@ def _search(
     first = _logdet_step(problem, state, d) if problem.divergence.is_congruence_invariant else 1.0
     lower, upper = problem.losses.dual_box
 
-    def trial(alpha: float) -> tuple[_Trial, float] | None:
+    def trial(alpha: float) -> tuple[tuple[Iterate, np.ndarray], float] | None:
         mu = np.minimum(np.maximum(state.dual + alpha * d, lower), upper)
         mu[np.abs(mu) <= 1e-14 * np.abs(state.dual)] = 0.0  # nonzero by rounding only
         iterate = _iterate_at(problem, mu)
         if iterate is None:
             return None
         cost = _cost(problem, iterate, mu)
-        return (iterate, mu, cost), cost
+        return (iterate, mu), cost
 
     rounding = 2e-15 * max(1.0, abs(state.cost))
     accepted = armijo(trial, state.cost, slope, rounding=rounding, first=first, outside=0.25, is_parabolic=True)
-    if accepted is None:
-        return None
-    point, alpha = accepted
-    if alpha == 1.0 and not problem.divergence.is_congruence_invariant:
-        point, alpha = _lengthened(trial, point, state.cost, slope, _longest_step(problem, state.dual, d))
-    return *point[:2], alpha
-
-
-def _lengthened(
-    trial: Callable[[float], tuple[_Trial, float] | None], point: _Trial, cost: float, slope: float, farthest: float
-) -> tuple[_Trial, float]:
-    """Double a full step while the cost falls by more than 0.6 of the tangent's fall; a parabola falls by 1/2 at its minimum."""
-    newton, alpha = point, 1.0
-    while cost - point[2] > -0.6 * alpha * slope and alpha < farthest:
-        if alpha > 64.0:  # g has no maximum along d: the rows contradict each other, and Newton steps find the proof
-            return newton, 1.0
-        longer = min(2.0 * alpha, farthest)
-        further = trial(longer)
-        if further is None or not further[1] < point[2]:
-            break
-        point, alpha = further[0], longer
-    return point, alpha
+    return None if accepted is None else (*accepted[0], accepted[1])
 
 
 def _logdet_step(problem: NearestMatrix, state: _DualState, d: np.ndarray) -> float:

@@ -63,7 +63,7 @@ class InteriorPoint(SolverWithNeeds):
     works_on = "objective"
     max_iter = 200
     needs_divergence = ("barrier_inverse", "divided")
-    needs_loss = ("on_path", "chord")
+    needs_loss = ()
     ahead: float = 1.0
 
     def __post_init__(self) -> None:

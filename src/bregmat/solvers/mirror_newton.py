@@ -86,9 +86,9 @@ class MirrorNewton(SolverWithNeeds):
                 if iterate is not None:
                     break
                 A = 0.5 * A
-        stage = first_stage(problem) if start is None else Stage(problem, 1.0)
+        stage = Stage.first(problem, 1.0) if start is None else Stage(problem, 1.0)
         point = None if iterate is None else point_at(problem, iterate)
-        if point is None or len(problem.losses.outside(point.values)):
+        if point is None or np.isinf(point.cost):
             point = first_point(stage.problem)
         return state_at(problem, stage, point, tol)
 
@@ -163,17 +163,16 @@ def solve_newton_system(
         return LinearSolution(B, 0, 0.0)
     m = op.r * (op.r + 1) // 2
     if op.factor_flops() <= direct_flops and not (op.is_sharded and op.c < m):
-        b = svec(B)
         if op.c < m:
-            # Woodbury: (I + Phi' h Phi)^-1 = I - Phi' (1/h + Phi Phi')^-1 Phi
-            few = op.features(S)
-            C, ok = cholesky(add_diagonal(few @ few.T, 1.0 / h))
+            # Woodbury: E = B - S o A*(w) with (1/h + G) w = A(S o B) and the Gram matrix G of the S o A_i
+            C, ok = cholesky(add_diagonal(op.gram(S), 1.0 / h))
             if ok:
-                return LinearSolution(smat(b - few.T @ cholesky_solve(C, few @ b), op.r), 0, 0.0)
+                w = cholesky_solve(C, op.values(weighted_by(S, B)))
+                return LinearSolution(B - weighted_by(S, op.adjoint(w)), 0, 0.0)
         else:
             C, ok = cholesky(add_diagonal(op.normal_matrix(h, S), 1.0))
             if ok:
-                return LinearSolution(smat(cholesky_solve(C, b), op.r), 0, 0.0)
+                return LinearSolution(smat(cholesky_solve(C, svec(B)), op.r), 0, 0.0)
     return by_euclidean_gradients(op, h, S, B, tol, max_steps, single and op.c * op.r > 20_000, rough)
 
 
@@ -181,13 +180,6 @@ def drawn_sample(rows: Operator) -> tuple[np.ndarray, float] | None:
     """Numbers of a sample of the rows, and the weight of each; None if there are so few that a sample saves no time."""
     is_large = rows.c >= max(SAMPLE_FROM, ROWS_PER_ENTRY * rows.r * (rows.r + 1) / 2)
     return (rows.drawn(SAMPLE_SHARE), 1.0 / SAMPLE_SHARE) if is_large else None
-
-
-def first_stage(problem: NearestMatrix) -> Stage:
-    """A stage of light slack weights if those of the problem are heavy, otherwise the problem itself."""
-    light = 30.0  # geometric mean of the strengths of the rows in the first stage
-    strength = np.exp(np.log(problem.losses.strengths(problem.unit)).sum() / problem.c)
-    return Stage.of(problem, light / strength, 1.0) if strength > light else Stage(problem, 1.0)
 
 
 def point_at(problem: NearestMatrix, iterate: Iterate) -> MeasuredPoint:

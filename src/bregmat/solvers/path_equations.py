@@ -15,7 +15,7 @@ import numpy as np
 from bregmat.base.tolerances import EPS, TINY
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.objective.row_losses import RowLosses
-from bregmat.solvers.cone_scalings import LogDetScaling, Scaling, SlackScaling, corrections, largest_step
+from bregmat.solvers.cone_scalings import LogDetScaling, SlackScaling, corrections, largest_step
 from bregmat.solvers.newton_system import row_system
 
 PROXIMAL = 1e-10  # added on hard equalities, relative to the diagonal of their Gram matrix: keeps dependent rows apart
@@ -46,43 +46,43 @@ class RelaxedBounds:
         self.unit = unit
         self.bound = L.bound / unit
         self.positive = L.is_positive
-        self.strength = L.strengths(unit)
+        self.strength = L.curvature_at_bound * unit * unit
         soft = self.strength[~L.hard]
         self.strength[L.hard] = np.exp(np.log(soft).mean()) if len(soft) else 1.0
         low, high = np.empty(len(unit)), np.empty(len(unit))
         for loss, rows in L.groups:
-            low[rows], high[rows] = loss.slope_range(L.bound[rows], L.gamma[rows], L.scale[rows])
-        self.floor, self.ceiling = low * unit, high * unit
+            low[rows], high[rows] = loss.slopes(L.bound[rows] / L.scale[rows])
+        self.floor, self.ceiling = low * L.gamma / L.scale * unit, high * L.gamma / L.scale * unit
         self.has_floor, self.has_ceiling = np.isfinite(low), np.isfinite(high)
 
     def weights(self, xi: np.ndarray, tau: float) -> np.ndarray:
         """``m = d'(xi) - tau / xi``, the dual weights at which the bounds stay at xi; 0 for hard rows."""
         out = np.zeros_like(xi)
-        for loss, rows, b, g, scale, u in self._soft():
+        for loss, rows, c, g, scale in self._soft():
             x = xi[rows]
-            out[rows] = loss.derivatives(x * u, b, g, scale)[0] * u - (tau / x if loss.is_positive else 0.0)
+            out[rows] = g / scale * loss.slope(x / scale, c) - (tau / x if loss.is_positive else 0.0)
         return out
 
     def at(self, m: np.ndarray, tau: float) -> np.ndarray:
         """The bounds at dual weights m, the inverse of :meth:`weights`."""
         out = self.bound.copy()
-        for loss, rows, b, g, scale, u in self._soft():
-            out[rows] = loss.on_path(m[rows] / u, b, g, scale, tau) / u
+        for loss, rows, c, g, scale in self._soft():
+            out[rows] = scale * loss.on_path(m[rows] * scale / g, c, tau / g)
         return out
 
     def chord(self, xi: np.ndarray, m: np.ndarray, tau: float) -> np.ndarray:
         """Slope of the chord of :meth:`at` between m and ``weights(xi)``; 0 for hard rows."""
         out = np.zeros_like(xi)
-        for loss, rows, b, g, scale, u in self._soft():
-            out[rows] = loss.chord(xi[rows] * u, m[rows] / u, b, g, scale, tau) / (u * u)
+        for loss, rows, c, g, scale in self._soft():
+            out[rows] = scale * scale / g * loss.chord(xi[rows] / scale, m[rows] * scale / g, c, tau / g)
         return out
 
     def _soft(self):
-        """Each loss of soft rows with its rows, and their bounds, slack weights, scales and units."""
+        """Each loss of soft rows with its rows, their bounds over their scales, slack weights, and scales in units of the rows."""
         L = self.losses
         for loss, rows in L.groups:
             if not loss.is_hard:
-                yield loss, rows, L.bound[rows], L.gamma[rows], L.scale[rows], self.unit[rows]
+                yield loss, rows, L.bound[rows] / L.scale[rows], L.gamma[rows], L.scale[rows] / self.unit[rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,9 +179,8 @@ class PathEquations:
         self.lam = np.where(self.free, 1.0, s * at.weights)
         # primal residual rho = s (xi - p) - w
         self.rho = self.sign * (at.relaxed - values / self.unit) - np.where(self.free, 0.0, at.slack)
-        self.scaling: Scaling
         if at.cone is None:
-            self.scaling = LogDetScaling(at.factor, at.t, at.V)
+            self.scaling: LogDetScaling = LogDetScaling(at.factor, at.t, at.V)
         else:
             self.scaling = SlackScaling(problem.divergence, at.factor, at.cone, at.t, at.V)
         self.rows = problem.operator.congruence(self.scaling.F)

@@ -1,4 +1,4 @@
-"""Mirror Newton on a sample of the rows first, as a solver around :class:`bregmat.solvers.mirror_newton.MirrorNewton`."""
+"""Mirror Newton on a sample of the rows first."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import numpy as np
 from bregmat.base.threads import cached_property
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Iterate
-from bregmat.solvers.base import MatrixState, SolverWithNeeds
+from bregmat.solvers.base import MatrixState
 from bregmat.solvers.continuation import Stage
 from bregmat.solvers.mirror_newton import (
     MirrorNewton,
     MirrorNewtonState,
     drawn_sample,
     first_point,
-    first_stage,
     point_at,
     state_at,
 )
@@ -65,34 +64,21 @@ class SampledState(MatrixState):
 
 
 @dataclass(frozen=True)
-class SampledNewton(SolverWithNeeds):
+class SampledNewton(MirrorNewton):
     """Mirror Newton, which first solves a sample of many rows roughly; the default for losses and slack.
 
     Without a start, and from 200,000 rows and 400 per entry of the matrix on, the sample has an eighth of the rows. Three or four steps
     remain for all rows. Certificates always refer to all rows.
-
-    Parameters
-    ----------
-    newton : MirrorNewton
-        The solver of the sample and of all rows.
     """
 
-    name = MirrorNewton.name
-    works_on = MirrorNewton.works_on
-    max_iter = MirrorNewton.max_iter
-    needs_divergence = MirrorNewton.needs_divergence
-    needs_loss = MirrorNewton.needs_loss
-    starts_at_prior = MirrorNewton.starts_at_prior
-    newton: MirrorNewton = MirrorNewton()
-
-    def init(
+    def init(  # type: ignore[override]
         self, problem: NearestMatrix, tol: float, start: np.ndarray | Iterate | None
     ) -> MirrorNewtonState | SampledState:
         """The first point of a sample, whose weights stand for all rows; that of all rows if there are few, or with a start."""
         drawn = None if start is not None else drawn_sample(problem.operator)
         if drawn is None:
-            return self.newton.init(problem, tol, start)
-        stage, (rows, weight) = first_stage(problem), drawn
+            return super().init(problem, tol, start)
+        stage, (rows, weight) = Stage.first(problem, 1.0), drawn
         losses = stage.problem.losses.restrict(rows)
         sample = replace(
             problem,
@@ -103,13 +89,15 @@ class SampledNewton(SolverWithNeeds):
         inner = state_at(sample, Stage(sample, 1.0), first_point(sample), tol)
         return SampledState(stage, sample, inner, inner.objective)
 
-    def step(self, problem: NearestMatrix, state: MirrorNewtonState | SampledState) -> MirrorNewtonState | SampledState:
+    def step(  # type: ignore[override]
+        self, problem: NearestMatrix, state: MirrorNewtonState | SampledState
+    ) -> MirrorNewtonState | SampledState:
         """A step on the sample; the first state of all rows if the sample is solved roughly; then steps on all rows."""
         if not isinstance(state, SampledState):
-            return self.newton.step(problem, state)
+            return super().step(problem, state)
         # relative decrease of a step below which the sample is solved, and fraction of its progress that may be lost on all rows
         least_decrease, most_lost = 1e-3, 0.25
-        inner = self.newton.step(state.sample, state.inner)
+        inner = super().step(state.sample, state.inner)
         if inner.is_finite():
             last, state = state.objective, replace(state, inner=inner, steps=state.steps + 1)
             is_falling = inner.objective < (1.0 - least_decrease) * last

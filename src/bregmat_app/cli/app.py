@@ -30,6 +30,7 @@ from bregmat_app.cli.options import (
     file,
     flag,
     folder,
+    named,
     names_in,
     number,
     option,
@@ -58,10 +59,6 @@ def paragraphs(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
-def _no_type(ctx: Any) -> None:
-    """The type that the help shows beside the name of an argument: none."""
-
-
 class _PlainParameters:
     """Mixin that hides types of arguments and flags on help pages."""
 
@@ -71,7 +68,7 @@ class _PlainParameters:
             if getattr(param, "is_flag", False) and param.metavar is None:
                 param.metavar = ""
             if param.param_type_name == "argument":
-                param.display_type_rich = _no_type
+                param.display_type_rich = lambda ctx: None
         return params
 
 
@@ -200,6 +197,9 @@ def retrieve(
         typer.Argument(metavar="RELEVANT", help=f"Right answers, see below: {TABLES}", show_default=False),
     ] = None,
     out: ModelOut = None,
+    prior: Annotated[
+        str, named("identity, covariance (both sides whitened by its inverse), or auto: chosen by held-out queries.")
+    ] = "auto",
     random_state: Annotated[int, number("Seed of the held-out queries.", min=0)] = 0,
     quiet: Quiet = False,
 ) -> int:
@@ -207,7 +207,7 @@ def retrieve(
     from bregmat_app.cli.retrieving import learn_retrieval
 
     check_outputs({"--out": out}, [queries, documents, relevant])
-    return learn_retrieval(queries, documents, relevant, out, seed=random_state, quiet=quiet)
+    return learn_retrieval(queries, documents, relevant, out, prior=prior, seed=random_state, quiet=quiet)
 
 
 @app.command(cls=Command)

@@ -9,7 +9,7 @@ from bregmat.applications.correlation import CorrelationResult, nearest_correlat
 from bregmat.applications.correlation.input import FAR_DIAGONAL
 from bregmat.base.html import listed, number
 from bregmat.io import tables
-from bregmat.io.sources import TABLES, source_of
+from bregmat.io.paths import TABLES, known_path
 from bregmat_app.cli import show
 from bregmat_app.cli.options import CorrelationOptions
 
@@ -59,7 +59,8 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
         tables.write(out, columns, has_decimal_commas=has_decimal_commas)
         show.wrote("matrix", out)
     elif repaired is not None and len(names) <= MOST_PRINTED:
-        show.stdout().print(show.matrix_table(names, repaired))
+        cells = ((name, *(number(float(value), 4) for value in row)) for name, row in zip(names, repaired))
+        show.stdout().print(show.grid(("", *names), cells))
     return show.exit_code(result)
 
 
@@ -100,10 +101,9 @@ def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndar
     A first column of words, or without a name, holds the names of the rows. An empty cell is NaN; with a hint, it is an error that
     ends with the hint. If all entries above or below the diagonal are empty, they are the mirror image of the others.
     """
-    source = source_of(path, "read a matrix from", TABLES)
-    table = tables.read(source, may_be_short=True)
+    table = tables.read(known_path(path, "read a matrix from", TABLES), may_be_short=True)
     if table.text is not None and not table.text.has_header and _has_numbered_names(table):
-        table = tables.read(source, has_header=True, may_be_short=True)
+        table = tables.read(path, has_header=True, may_be_short=True)
     columns = dict(table.columns)
     first = next(iter(columns))
     if first in INDEX_NAMES or table.numbers(first)[1].all():

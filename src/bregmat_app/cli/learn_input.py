@@ -1,7 +1,7 @@
 """The data of `bregmat learn`: points, labels and constraints, and remarks on them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +150,13 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
     assert rows is not None
     if said:
         task.warnings.append(f"{file} was {said}")
-    if table.is_open and prior == "within":
+    if tuples is not None and prior == "within":
         raise ValueError(
             f"{file} has no bounds, and --prior within has no scale to measure them in: take another prior"
         )
-    if table.is_open and prior in ("auto", *POINTS_PRIORS):
+    if tuples is not None and prior in ("auto", *POINTS_PRIORS):
         seen = points_in_prior(np.asarray(task.X), "variance" if prior == "auto" else prior)
-        rows, task.has_measured_bounds = table.measured(rows, seen, None, 0), True
+        rows, task.has_measured_bounds = replace(table, rows=rows).measured(seen), True
     places = np.flatnonzero(kept)
     task.constraints, task.place = rows, lambda k: f"{file}, {table.where(int(places[k]))}"
 
@@ -167,9 +167,10 @@ def _unknown_points(task: LearnInput, table: TableRows, rows: np.ndarray, id_nam
     known = {str(name) for name in names}
     words = [name for name in names if isinstance(name, str)]
     first: dict[str, int] = {}
+    ids, index = table.rows.ids, table.rows.index
     for row in rows.tolist():
-        for name in table.samples[row]:
-            if name not in known:
+        for sample in index[row][index[row] >= 0]:
+            if (name := str(sample if ids is None else ids[sample])) not in known:
                 first.setdefault(name, row)
     said = [
         f"{name!r} ({table.where(row)}{similar_name(name, words) if k < MOST_NAMED else ''})"

@@ -7,11 +7,11 @@ import numpy as np
 from rich.table import Table
 
 from bregmat.base.checks import as_choice
-from bregmat.base.html import listed
+from bregmat.base.html import listed, number
 from bregmat.engine.result import Result
 from bregmat.io import Points, load, read_manifest, read_points, write_points
+from bregmat.io.paths import known_path
 from bregmat.io.points import KINDS, MISSING
-from bregmat.io.sources import source_of
 from bregmat.io.tables import column_names
 from bregmat.verification import verify
 from bregmat_app.cli import show
@@ -43,13 +43,14 @@ def transform_points(
         what = "rows left out" if data.rows is not None else "filled with medians"
         show.warn(f"missing cells in {listed(data.n_missing)}: {what}")
     after = learner.transform(np.hstack([data.X, encoded(data, categories)[0]]))
-    write_points(out, after, names=[f"c{k}" for k in range(after.shape[1])], columns=data.columns)
+    names = [f"c{k}" for k in range(after.shape[1])]
+    write_points(out, after, names=names, columns=data.columns, has_decimal_commas=data.has_decimal_commas)
     return after.shape
 
 
 def _points_for(path: Path, names: list[str], d: int, given: dict[str, Any]) -> Points:
     """Read the columns that a model was learned from: by name, or all d columns of numbers if the file or the model has no names."""
-    known = column_names(source_of(path, "read points from", KINDS), given["encoding"])
+    known = column_names(known_path(path, "read points from", KINDS), given["encoding"])
     if not d or (names and (set(names) <= set(known) or not (_are_made_up(names) or _are_made_up(known)))):
         return read_points(path, features=names, **given)
     points = read_points(path, **given)
@@ -84,8 +85,9 @@ def tables_about(model: Path) -> list[Table | str]:
     results = learner if isinstance(learner, Result) else getattr(learner, "result_", [])
     has_hard = is_any_hard(learner, learner.constraints_) if hasattr(learner, "constraints_") else None
     for result in results if isinstance(results, list) else [results]:
-        found.append(show.certificate_table(result, has_hard=has_hard, more=verify(result).rows()))
+        found.append(show.name_value_table([*result.certificate_rows(has_hard), *verify(result).rows()]))
     if hasattr(learner, "components_"):
         strengths = np.linalg.svd(learner.components_, compute_uv=False) ** 2
-        found.append(show.name_value_table([show.eigenvalues(strengths)]))
+        largest = ", ".join(map(number, strengths[:8])) + (", ..." if len(strengths) > 8 else "")
+        found.append(show.name_value_table([("eigenvalues", largest)]))
     return found

@@ -66,14 +66,6 @@ def names_in(given: list[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for names in given or () for name in names.split(","))
 
 
-def number_in(name: str, text: str, allowed: str) -> float:
-    """Convert the value of an option that also takes words."""
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ValueError(f"{name} must be {allowed}; got {text!r}") from error
-
-
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[Path | None]) -> None:
     """Check output paths by option before any work: writable, distinct, and none of the inputs."""
     from bregmat.io import check_writable
@@ -164,6 +156,7 @@ class MetricOptions:
         Words may be those that a module has registered.
         """
         from bregmat.base.checks import as_choice, check_positive
+        from bregmat.constraints.columns import is_number_word
         from bregmat.estimators.linear_maps import PRIORS
         from bregmat.objective.divergences import DIVERGENCES
         from bregmat.typing import MetricKind, Strategy
@@ -174,7 +167,9 @@ class MetricOptions:
             as_choice(f"--{name}", getattr(self, name), ("auto", *allowed))
         given = asdict(self)
         if self.slack_weight != "auto":
-            given["slack_weight"] = number_in("--slack-weight", self.slack_weight, "a number, inf or auto")
+            if not is_number_word(self.slack_weight):
+                raise ValueError(f"--slack-weight must be a number, inf or auto; got {self.slack_weight!r}")
+            given["slack_weight"] = float(self.slack_weight)
             check_positive("--slack-weight", given["slack_weight"])
         check_positive("--tol", self.tol, finite=True)
         return given
@@ -209,11 +204,11 @@ class CorrelationOptions:
 
     def check(self, matrix: Path) -> None:
         """Check the bounds, and that the output can be written; `ValueError` otherwise."""
-        from bregmat.io.sources import TABLES, file_kind
+        from bregmat.io.paths import TABLES, known_path
 
         check_outputs({"--out": self.out}, [matrix, self.weights, self.fixed])
         if self.out is not None:
-            file_kind(self.out, "write a table to", TABLES)
+            known_path(self.out, "write a table to", TABLES)
         for name, value in (("--lower", self.lower), ("--upper", self.upper)):
             if value is not None and math.isnan(value):  # older versions of typer take it for a number in the range
                 raise ValueError(f"{name} must be a number from -1 to 1; got nan")

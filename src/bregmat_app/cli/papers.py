@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from bregmat.base.html import seconds
@@ -104,15 +103,12 @@ def _state(step: Any) -> str:
 
 def _print(item: Experiment, report: Report) -> None:
     """Print the table of an experiment; the file has notes, too."""
-    table = Table(title=escape(f"{item.name}: {item.title}"), title_justify="left", caption_justify="left")
+    rows = [(row.quantity, with_error(row), plain(row.paper), plain(row.difference), row.unit) for row in report.rows]
+    table = show.grid(("", "ours", "paper", "difference", "unit"), rows, title_justify="left", caption_justify="left")
+    table.title = escape(f"{item.name}: {item.title}")
     table.caption = escape(f"{item.source}; size {report.size}, {seconds(report.seconds)}")
+    table.columns[-1].justify = "left"
     console = show.stdout()
-    table.add_column("")
-    for column in ("ours", "paper", "difference"):
-        table.add_column(column, justify="right")
-    table.add_column("unit")
-    for row in report.rows:
-        table.add_row(*map(escape, [row.quantity, with_error(row), plain(row.paper), plain(row.difference), row.unit]))
     console.print(table)
     show.wrote("table", report.csv)
     show.wrote("picture", report.picture)

@@ -115,24 +115,21 @@ def exit_code(result: Any) -> int:
     return ExitCode.NOT_CONVERGED
 
 
-def summary_table(rows: Iterable[SummaryRow]) -> Table:
-    """The table of measurements of the points as given, with columns scaled, and learned."""
-    table = Table("")
-    for name in SUMMARY_COLUMNS:
-        table.add_column(name, justify="right", style="bold" if name == SUMMARY_COLUMNS[-1] else None)
-    for name, *values in rows:
-        table.add_row(escape(name), *(escape(measured(value)) for value in values))
+def grid(header: Sequence[str], rows: Iterable[Sequence[str]], **options: Any) -> Table:
+    """A table of texts; all columns but the first hold numbers, which are aligned right."""
+    table = Table(**options)
+    for k, name in enumerate(header):
+        table.add_column(escape(name), justify="right" if k else "left")
+    for row in rows:
+        table.add_row(*map(escape, row))
     return table
 
 
-def certificate_table(result: Any, *, has_hard: bool | None = None, more: Iterable[tuple[str, str]] = ()) -> Table:
-    """The table of the certificate of a result, followed by the rows `more`."""
-    return name_value_table([*result.certificate_rows(has_hard), *more])
-
-
-def eigenvalues(values: Any) -> tuple[str, str]:
-    """The row of a table with the largest eigenvalues of a matrix, which are given in descending order."""
-    return "eigenvalues", ", ".join(map(number, values[:8])) + (", ..." if len(values) > 8 else "")
+def summary_table(rows: Iterable[SummaryRow]) -> Table:
+    """The table of measurements of the points as given, with columns scaled, and learned."""
+    table = grid(("", *SUMMARY_COLUMNS), ((name, *map(measured, values)) for name, *values in rows))
+    table.columns[-1].style = "bold"
+    return table
 
 
 def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
@@ -143,16 +140,6 @@ def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
     table.add_column(style="dim")
     for name, value in rows:
         table.add_row(escape(name), escape(number(value)))
-    return table
-
-
-def matrix_table(names: Sequence[str], matrix: Any) -> Table:
-    """The table of a small square matrix."""
-    table = Table("")
-    for name in names:
-        table.add_column(escape(name), justify="right")
-    for name, row in zip(names, matrix):
-        table.add_row(escape(name), *(escape(number(float(value), 4)) for value in row))
     return table
 
 

@@ -125,7 +125,7 @@ class Hub:
             "unmeetable": await _run(self._searcher, session.unmeetable, state),
         }
         async with self._turn:
-            if session.is_current(state):
+            if state.version == session.version:  # no answer has come since
                 self._clusters, self._details = _frame(CLUSTERS, state.version, clusters.key.astype(np.uint32)), details
                 await self._send(list(self.tabs), self._clusters, details)
 

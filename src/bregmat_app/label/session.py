@@ -1,7 +1,5 @@
 """A session of the page: journal, answers, metric, map, downloads. Every change goes through :meth:`Session.say`; the rest is data."""
 
-import csv
-import io
 import json
 import tempfile
 import threading
@@ -16,6 +14,7 @@ import numpy as np
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save, write_constraints
+from bregmat.io.texts import pandas_package
 from bregmat_app.label.answers import Answer, Answers, rows_of
 from bregmat_app.label.clusters import Clusters, agreement, find_clusters
 from bregmat_app.label.groups import MOST_CLASSES, Groups, Links
@@ -220,10 +219,6 @@ class Session:
             found.append({"key": one.key, "name": one.name, "size": size, "given": len(given), "first": given[:1]})
         return found
 
-    def is_current(self, state: SessionState) -> bool:
-        """Tell whether no answer has come since this state."""
-        return state.version == self.version
-
     def clusters(self, state: SessionState, groups: Groups | None = None) -> Clusters:
         """Return the cluster of each point, by the groups of the state or by others."""
         mapped, first = self.learning.X @ state.learned.map, state.learned.space.first
@@ -244,7 +239,7 @@ class Session:
         if len(state.groups.all_apart()) < 2:
             raise ValueError("two classes at least are needed for labels: answer a few questions first")
         names = {one.key: one.name or f"group {one.key}" for one in state.groups.classes}
-        named = _named(state.answers)
+        named = {i: answer.name for answer in state.answers for i in answer.named()}  # the last name counts
         of = {one.group: names[one.key] for one in state.groups.all_apart()} | state.groups.names
         found, clusters = [], self.clusters(state)
         for i, (key, is_clear) in enumerate(zip(clusters.key.tolist(), clusters.is_clear.tolist())):
@@ -270,14 +265,6 @@ def _met(violation: float) -> str:
     return "yes" if violation <= MET else "nearly" if violation <= NEARLY_MET else "no"
 
 
-def _named(answers: list[Answer]) -> dict[int, str]:
-    """Return the class name of each point that has one; the last name counts."""
-    named: dict[int, str] = {}
-    for answer in answers:
-        named |= dict.fromkeys(answer.named(), answer.name)
-    return named
-
-
 def exported(session: Session, state: SessionState, name: str) -> bytes:
     """Return the content of a file to download; ValueError if there is no answer yet or no such file.
 
@@ -289,11 +276,7 @@ def exported(session: Session, state: SessionState, name: str) -> bytes:
     if name == "labels.json":
         return json.dumps(session.labels(state), indent=1, ensure_ascii=False).encode()
     if name == "labels.csv":
-        labels, text = session.labels(state), io.StringIO(newline="")
-        table = csv.DictWriter(text, list(labels[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(labels)
-        return text.getvalue().encode()
+        return pandas_package().DataFrame(session.labels(state)).to_csv(index=False, lineterminator="\n").encode()
     if state.learned.rows is None:
         raise ValueError("there are no answers yet, so there is nothing to download")
     points, rows = session.points, state.learned.rows.constraints

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from bregmat.base.html import SummaryRow
+from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.linear_maps import inverse_deviations
@@ -33,23 +33,14 @@ class FoldScores:
         return self.scores.mean(axis=0).tolist()
 
     @property
-    def spread(self) -> list[float]:
-        """Standard deviation of the score over folds, as given, scaled, and learned."""
-        return self.scores.std(axis=0, ddof=1).tolist()
-
-    @property
     def best_without(self) -> int:
         """The better one without learning: 0 for points as given, 1 for scaled ones."""
         return int(self.accuracy[1] >= self.accuracy[0])
 
-    @property
-    def is_gained(self) -> bool:
-        """Whether neighbours in the learned metric score higher than either without learning."""
-        return self.accuracy[2] > max(self.accuracy[:2])
-
     def summary_row(self) -> SummaryRow:
         """The row of the summary, with the standard deviation over folds."""
-        before, among_scaled, after = (f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, self.spread))
+        spreads = self.scores.std(axis=0, ddof=1)
+        before, among_scaled, after = (f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, spreads))
         what = "R²" if self.has_values else "accuracy"
         repeats = f"{self.n_repeats} x " if self.n_repeats > 1 else ""
         return f"{self.n_neighbors}-NN {what}, {repeats}{self.n_folds}-fold", before, among_scaled, after
@@ -86,6 +77,9 @@ class ReportData:
             raise ValueError(f"no matrix was learned, so there is nothing to report: {self.result.proof_text()}")
         if self.sample_id is not None and len(np.asarray(self.sample_id)) != (n := np.shape(self.X)[0]):
             raise ValueError(f"sample_id must have one entry per row of X, {n}; got {len(np.asarray(self.sample_id))}.")
+        for row in self.summary:
+            if len(row) != (k := 1 + len(SUMMARY_COLUMNS)):
+                raise ValueError(f"a row of summary must have {k} entries, a name and {k - 1} values; got {row!r}.")
 
     @cached_property
     def points(self) -> Any:

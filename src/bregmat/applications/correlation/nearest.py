@@ -12,13 +12,14 @@ from bregmat.applications.correlation.input import MatrixInput, read_fixed, read
 from bregmat.applications.correlation.newton import EntryNewton
 from bregmat.applications.correlation.path import MAX_FREE, FreeEntryPath
 from bregmat.applications.correlation.problem import CorrelationProblem
-from bregmat.applications.correlation.rank import of_rank
+from bregmat.applications.correlation.rank import FactorSearch
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.weighted import SplitBox, pose_weighted
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.linalg import add_diagonal, cholesky, eigh, eigvalsh
+from bregmat.base.threads import returns_result
 from bregmat.coordinates.priors import RANK_TOL
-from bregmat.engine.loop import Outcome, RunLog, Solver, compose, returns_result, solve, solve_sequence
+from bregmat.engine.loop import Run, RunLog, Solver, compose, solve, solve_sequence
 from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
@@ -145,11 +146,11 @@ def nearest_correlation(
     _check_options(D, is_weighted, fixed is not None, rank)
     if is_weighted:
         matrix, weighted = pose_weighted(C, weights, bounds, fixed, min_eig, scale)
-        outcome = solve(weighted, SplitBox(), **limits)
+        run = solve(weighted, SplitBox(), **limits)
         i, j = np.triu_indices(len(weighted.C))
-        known = np.where((weighted.h2 > 0) | (np.eye(len(weighted.C)) > 0), weighted.C, outcome.certificate.X)
-        dual = outcome.certificate.dual[i, j] * np.where(i == j, 1.0, 2.0)
-        return _result_of(outcome, matrix, np.column_stack([i, j]), float(min_eig), near=known, dual=dual)
+        known = np.where((weighted.h2 > 0) | (np.eye(len(weighted.C)) > 0), weighted.C, run.certificate.X)
+        dual = run.certificate.dual[i, j] * np.where(i == j, 1.0, 2.0)
+        return _result_of(run, matrix, np.column_stack([i, j]), float(min_eig), near=known, dual=dual)
     matrix = read_input(C, scale, min_eig, insist=not D.keeps_range)
     low = float(min_eig)
     if D.keeps_range:
@@ -165,11 +166,11 @@ def nearest_correlation(
         problem = CorrelationProblem.frobenius(
             add_diagonal(matrix.C.copy(), -low), read_fixed(fixed, matrix, 1.0 - low)
         )
-    outcome = _solved(problem, **limits)
+    run = _solved(problem, **limits)
     if rank is not None:
         rank = int(rank)
-        outcome = of_rank(outcome, matrix.C, rank, max_iter=max_iter, log=limits["log"])
-    return _result_of(outcome, matrix, problem.entries.rows, low, divergence=D.name, rank=rank)
+        run = FactorSearch(run, matrix.C, rank, max_iter).continued()
+    return _result_of(run, matrix, problem.entries.rows, low, divergence=D.name, rank=rank)
 
 
 @returns_result
@@ -246,8 +247,8 @@ def factor_correlation(
     n_factors = int(n_factors)
     problem = CorrelationProblem.frobenius(matrix.C, Entries.of_diagonal(n))
     convex = _solved(problem, tol=tol, max_iter=max_iter, log=log)
-    outcome = of_rank(convex, matrix.C, n_factors, max_iter=max_iter, log=log, has_variances=True)
-    return _result_of(outcome, matrix, problem.entries.rows, n_factors=n_factors)
+    run = FactorSearch(convex, matrix.C, n_factors, max_iter, has_variances=True).continued()
+    return _result_of(run, matrix, problem.entries.rows, n_factors=n_factors)
 
 
 def _check_options(D: SpectralDivergence, is_weighted: bool, has_fixed: bool, rank: Any) -> None:
@@ -290,8 +291,8 @@ def _near_definite(D: SpectralDivergence, matrix: MatrixInput) -> CorrelationPro
     return CorrelationProblem(D, D.link(spectrum), C=matrix.C, entries=entries, basis=basis)
 
 
-def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, log: RunLog) -> Outcome:
-    """The outcome of Newton's method for the divergence, of the general one on the complement of null vectors, or of a plan.
+def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, log: RunLog) -> Run:
+    """A run of Newton's method for the divergence, of the general one on the complement of null vectors, or of a plan.
 
     With fixed entries Newton's method has ``QUICK`` steps, more if it converges fast. Then the interior-point method follows. So does that
     of problem (P) for LogDet, with a start far from the prior.
@@ -308,16 +309,16 @@ def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, lo
 
 
 def _result_of(
-    outcome: Outcome, matrix: MatrixInput, rows: np.ndarray, low: float = 0.0, *, near: Any = None, **more: Any
+    run: Run, matrix: MatrixInput, rows: np.ndarray, low: float = 0.0, *, near: Any = None, **more: Any
 ) -> CorrelationResult:
     """The result of a run, with multipliers of the entries ``rows``; the residual is the distance from ``near``, by default the input.
 
     The certificate has the matrix less ``low I``.
     """
-    X = outcome.certificate.X
+    X = run.certificate.X
     if low > 0.0:
         np.fill_diagonal(X, np.where(np.diag(X) == 1.0 - low, 1.0, np.diag(X) + low))
     residual = float(np.linalg.norm(X - (matrix.C if near is None else near)))
-    conflict = None if outcome.conflict is None else rows[outcome.conflict]
+    conflict = None if run.proof is None else rows[run.proof.rows]
     own = matrix.form | {"divergence": "frobenius", "min_eig": low} | more
-    return compose(CorrelationResult, outcome, **own, conflict=conflict, residual=residual, rows=rows)
+    return compose(CorrelationResult, run, **own, conflict=conflict, residual=residual, rows=rows)

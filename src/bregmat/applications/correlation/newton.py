@@ -27,54 +27,41 @@ from bregmat.base.tolerances import EPS
 from bregmat.coordinates.priors import Spectral
 
 
-@dataclass(frozen=True, eq=False)
 class Curvature:
     """The Hessian of -g: ``v -> values(U (Psi o U' Y(v) U) U')`` with the divided differences Psi of the inverse link.
 
     For Frobenius Psi is 1 if both eigenvalues are positive and 0 if both are negative. So Psi is ``W + W'`` or ``1 - W - W'`` (`base`
     is 0 or 1), and W has only the rows of the eigenvectors S of the less frequent sign. A product costs ``4 n^2 |S|`` operations.
+
+    Parameters
+    ----------
+    divergence : SpectralDivergence
+    entries : Entries
+    t, U : ndarray, shapes (n,) and (n, n)
+        Eigenvalues in ascending order, and eigenvectors, of ``T0 - Y(mu)``.
     """
 
-    entries: Entries
-    U: np.ndarray
-    S: np.ndarray
-    W: np.ndarray
-    base: float
-
-    @classmethod
-    def of(cls, divergence: Any, entries: Entries, t: np.ndarray, U: np.ndarray) -> Curvature:
-        """At a point of the dual.
-
-        Parameters
-        ----------
-        divergence : SpectralDivergence
-        entries : Entries
-        t, U : ndarray, shapes (n,) and (n, n)
-            Eigenvalues in ascending order, and eigenvectors, of ``T0 - Y(mu)``.
-        """
-        n = len(t)
+    def __init__(self, divergence: Any, entries: Entries, t: np.ndarray, U: np.ndarray) -> None:
+        self.entries, self.U, self.base = entries, U, 0.0
         if divergence.keeps_range:
-            return cls(entries, U, U, 0.5 * divergence.divided(t), 0.0)
+            self.S, self.W = U, 0.5 * divergence.divided(t)
+            return
         first = int(np.searchsorted(t, 0.0, side="right"))  # index of the first positive eigenvalue
+        last = len(t) - first
         mixed = t[first:, None] / (t[first:, None] - t[:first])
-        if n - first <= first:
-            W = np.hstack([mixed, np.full((n - first, n - first), 0.5)])
-            return cls(entries, U, U[:, first:], W, 0.0)
-        W = np.hstack([np.full((first, first), 0.5), 1.0 - mixed.T])
-        return cls(entries, U, U[:, :first], W, 1.0)
+        if last <= first:
+            self.S, self.W = U[:, first:], np.hstack([mixed, np.full((last, last), 0.5)])
+        else:
+            self.S, self.W = U[:, :first], np.hstack([np.full((first, first), 0.5), 1.0 - mixed.T])
+            self.base = 1.0
 
     def product(self, v: np.ndarray) -> np.ndarray:
         """Hessian times v."""
         V = self.U @ (self.W * (self.entries.times(v, self.S).T @ self.U)).T
         part = self.entries.of_product(self.S, V)
-        if self.base == 0.0:
-            return part
-        part = -part
-        n = self.entries.n
-        part[:n] += v[:n]
-        part[n:] += 0.5 * v[n:]
-        return part
+        return part if self.base == 0.0 else np.concatenate([v[: self.entries.n], 0.5 * v[self.entries.n :]]) - part
 
+    @cached_property
     def diagonal(self) -> np.ndarray:
         """The diagonal of the Hessian, exact for diagonal entries and estimated for pairs: the preconditioner."""
         diagonal = self.entries.of_product(self.S * self.S, (self.U * self.U) @ self.W.T)
@@ -150,12 +137,12 @@ class _SpectralState(_NewtonState):
     @cached_property
     def curvature(self) -> Curvature:
         """The Hessian of -g."""
-        return Curvature.of(self.problem.divergence, self.problem.entries, self.t, self.U)
+        return Curvature(self.problem.divergence, self.problem.entries, self.t, self.U)
 
-    @cached_property
+    @property
     def diagonal(self) -> np.ndarray:
         """As in the base class."""
-        return self.curvature.diagonal()
+        return self.curvature.diagonal
 
     def direction(self, norm: float) -> np.ndarray:
         """Solved by conjugate gradients, to high accuracy, because a product costs a tenth of an eigendecomposition."""

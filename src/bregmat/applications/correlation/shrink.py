@@ -14,8 +14,9 @@ from bregmat.applications.correlation.result import RepairedMatrix
 from bregmat.base.checks import as_matrix, entry_text
 from bregmat.base.html import number
 from bregmat.base.linalg import eigvalsh
+from bregmat.base.threads import returns_result
 from bregmat.base.tolerances import EPS
-from bregmat.engine.loop import RunLog, compose, returns_result
+from bregmat.engine.loop import Run, RunLog, compose
 from bregmat.engine.problem import Certificate
 from bregmat.engine.result import Kind
 from bregmat.engine.status import ExitReason, Status
@@ -150,9 +151,9 @@ def shrink_correlation(
     c, t = low * square - float(v @ A @ v), float(v @ T @ v) - low * square
     bound = min(c / (c + t) if c > 0.0 < t else 0.0, alpha)  # rounding may lift the bound above alpha
     proof = Certificate(dual=np.zeros(0), objective=alpha, dual_bound=bound, upper=alpha)
-    outcome = log.outcome(proof, close, ExitReason.TOLERANCE, "shrinking", n_iter=1)
+    run = Run(log, proof, close, ExitReason.TOLERANCE, "shrinking", n_iter=1)
     residual = float(np.linalg.norm(X - matrix.C))
-    return compose(ShrinkResult, outcome, X=X, residual=residual, vector=v, min_eig=low, **matrix.form)
+    return compose(ShrinkResult, run, X=X, residual=residual, vector=v, min_eig=low, **matrix.form)
 
 
 def _read_target(target: Any, matrix: MatrixInput) -> np.ndarray:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.applications.cut.units import common_unit
 from bregmat.base.checks import as_column, check_share, rows_text
+from bregmat.base.tolerances import EPS
 
 ROUNDING = 1e-9  # of the heaviest free vertex: by how much rounding of weights and target may move a limit
 
@@ -77,10 +77,6 @@ class Balance:
         x = np.ones(len(self.weights))
         x[order[: int(np.argmin(np.abs(sums - self.goal)))]] = -1.0
         return x
-
-    def oriented(self, scores: np.ndarray) -> np.ndarray:
-        """The scores of a vector like z, or their negatives, so that the terminal is on side 1."""
-        return -scores if self.n_terminal and scores[len(self.weights)] < 0.0 else scores
 
     def completed(self, x: np.ndarray) -> np.ndarray:
         """z from the sides of the free vertices; two slack vertices share what is left, between -1 and +1."""
@@ -165,3 +161,25 @@ def _balance(raw: np.ndarray, target: float, sides: np.ndarray) -> Balance:
     if low == high and w.min() == w.max():
         n_side = int((sides == 1).sum() + round((low + reach) / step))
     return Balance(raw, target, sides, w, goal, np.array([low, high]), n_terminal, n_slack, n_side)
+
+
+def common_unit(weights: np.ndarray) -> tuple[float, bool]:
+    """The greatest common divisor of ascending positive weights, by Euclid's algorithm, and whether it divides them exactly.
+
+    It is exact for whole numbers and halves, and up to rounding for tenths. It is 0 if there is none.
+    """
+    most_units = 1e6  # of the largest weight over a unit that is only known up to rounding: the unit is known to 1e-10
+    largest = float(weights[-1])
+    # sums and differences of multiples of the grid are exact
+    grid = 2.0 ** (np.floor(np.log2(weights.sum())) - 51)
+    is_exact = bool((weights == grid * np.rint(weights / grid)).all())
+    unit = float(weights[0])
+    while is_exact or unit >= largest / most_units:
+        left = np.abs(weights - unit * np.rint(weights / unit))
+        # a unit that is a difference of rounded weights is wrong by the rounding of the largest one
+        rounding = 0.0 if is_exact else 4.0 * EPS * weights * (largest / unit)
+        left = left[left > rounding]
+        if not len(left):
+            return largest / float(np.rint(largest / unit)), is_exact
+        unit = float(left.min())
+    return 0.0, False

@@ -13,7 +13,8 @@ from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.result import CutResult
 from bregmat.applications.cut.search import SMALL, CutSearch
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits, generator
-from bregmat.engine.loop import RunLog, compose, returns_result
+from bregmat.base.threads import returns_result
+from bregmat.engine.loop import RunLog, compose
 from bregmat.engine.status import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
 
@@ -122,7 +123,7 @@ def balanced_cut(
     methods: list[type[CentralPath | LowRank]] = [] if is_small else [LowRank]
     if is_small or work.size <= FALLBACK:
         methods.append(CentralPath)
-    outcome = search.run(methods, MAX_ITER if max_iter is None else int(max_iter), log)
+    run = search.run(methods, MAX_ITER if max_iter is None else int(max_iter), log)
     labels = work.balance.labels(search.best.x)
     imbalance = work.balance.imbalance(labels)
-    return compose(CutResult, outcome, labels=labels, imbalance=imbalance, relaxation_bound=search.bound)
+    return compose(CutResult, run, labels=labels, imbalance=imbalance, relaxation_bound=search.bound)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.applications.cut.balance import Balance, read_balance
-from bregmat.applications.cut.units import steps_of
+from bregmat.applications.cut.balance import Balance, common_unit, read_balance
 from bregmat.base.checks import as_matrix, asymmetry, check_finite, rows_text
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import EPS
@@ -145,7 +144,7 @@ def read_graph(graph: Any, vertex_weights: Any = None, target: Any = 0.5, fixed:
     if A.nnz >= 2**31:
         raise ValueError(f"graph must have fewer than 2**30 edges; got {A.nnz // 2}.")
     balance = read_balance(n, vertex_weights, target, fixed)
-    lattice = [scale * value for value in steps_of(A, balance.n_side)]
+    lattice = [scale * value for value in _steps_of(A, balance.n_side)]
     adjacency = A
     A, base = _merged(adjacency, balance)
     A.sort_indices()
@@ -153,6 +152,26 @@ def read_graph(graph: Any, vertex_weights: Any = None, target: Any = 0.5, fixed:
     A.indptr, A.indices = A.indptr.astype(np.int32, copy=False), A.indices.astype(np.int32, copy=False)
     degree, size_of_row = (np.asarray(B.sum(axis=1)).ravel() for B in (A, abs(A)))
     return Graph(balance, adjacency, A, degree, size_of_row, scale, base * scale, *lattice)
+
+
+def _steps_of(A: Any, n_side: int | None) -> tuple[float, float, float]:
+    """``step``, ``offset`` and ``spread`` of a graph: the common unit of its weights, or twice the unit if parities are known.
+
+    In units, the weight of a cut (S, T) has the parity of the sum of the degrees in S, where edges inside S count twice. If all degrees
+    are even, the cut is even. If all are odd and S always has ``n_side`` vertices, the cut has the parity of ``n_side``.
+    """
+    unit, is_exact = common_unit(np.unique(A.data)) if len(A.data) else (0.0, True)
+    if unit == 0.0:
+        return 0.0, 0.0, 0.0
+    counts = scipy.sparse.csr_array((np.rint(A.data / unit), A.indices, A.indptr), shape=A.shape)
+    # every edge is in A twice; the second term bounds the rounding of the first one
+    spread = 0.5 * float(np.abs(A.data - unit * counts.data).sum() + EPS * A.data.sum())
+    if counts.data.sum() >= 2.0**52 or (not is_exact and spread > 0.01 * unit):
+        return 0.0, 0.0, 0.0
+    odd = np.asarray(counts.sum(axis=1)).ravel() % 2
+    has_parity = not odd.any() or (odd.all() and n_side is not None)
+    offset = unit * (n_side % 2) if odd.all() and n_side is not None else 0.0
+    return 2.0 * unit if has_parity else unit, offset, 0.0 if is_exact else spread
 
 
 def _merged(A: Any, balance: Balance) -> tuple[Any, float]:

@@ -12,7 +12,7 @@ from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
 from bregmat.base.threads import seconds_left, time_limit
-from bregmat.engine.loop import ENDED, Outcome, RunLog, repeat
+from bregmat.engine.loop import ENDED, Run, RunLog, repeat
 from bregmat.engine.problem import Certificate
 from bregmat.engine.status import ExitReason, Status
 
@@ -49,17 +49,8 @@ class CutSearch:
             for sign in (1.0, -1.0)[: 1 + graph.balance.n_terminal]:
                 self.best.offer(sign * vector)
 
-    def run(self, methods: Sequence[type[CentralPath | LowRank]], max_iter: int, log: RunLog) -> Outcome:
-        """Solve the relaxation by one method and, if that fails, by the next one.
-
-        Parameters
-        ----------
-        methods : sequence of type
-            In order.
-        max_iter : int
-            Limit on the steps of all methods together.
-        log : RunLog
-        """
+    def run(self, methods: Sequence[type[CentralPath | LowRank]], max_iter: int, log: RunLog) -> Run:
+        """Solve the relaxation by one method and, if that fails, by the next one, with at most ``max_iter`` steps of all together."""
         names: list[str] = []
         for make in methods:
             self.make, self.is_stalled, self.is_solved = make, False, False
@@ -73,7 +64,7 @@ class CutSearch:
             with np.errstate(all="ignore"), time_limit(0.0 if reason is ExitReason.TIME else np.inf):
                 self.measure(reason is ExitReason.TIME)
         name = " + ".join(names) if log.before else "certificate of the cut"
-        return log.outcome(self.certificate(), self.tol, reason, name, log.before, by_own_rule=True)
+        return Run(log, self.certificate(), self.tol, reason, name, log.before, by_own_rule=True)
 
     def certificate(self) -> Certificate:
         """The best cut and the best bound; the unit of the gap is the cut, because weights have no natural size."""
@@ -115,10 +106,13 @@ class CutSearch:
     # ------------------------------------------------------------------ cuts and bounds
     def round(self, method: CentralPath | LowRank, times: int) -> None:
         """Cut by up to ``times`` random hyperplanes, until the bound is reached, none are left or the time is over."""
+        balance = self.graph.balance
         for _ in range(min(times, self.n_roundings)):
             if self.is_proven or (np.isfinite(self.best.value) and seconds_left() < 0):
                 return
-            self.best.offer(self.graph.balance.oriented(method.sample()))
+            scores = method.sample()
+            is_turned = balance.n_terminal and scores[len(balance.weights)] < 0.0
+            self.best.offer(-scores if is_turned else scores)  # the terminal is on side 1
             self.n_roundings -= 1
 
     @property

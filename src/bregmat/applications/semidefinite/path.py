@@ -12,12 +12,13 @@ the relaxed bound ``b + mu u^2 / gamma``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
-from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
+from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugate_gradients, eigvalsh, symmetrize
 from bregmat.base.tolerances import EPS, TINY
 from bregmat.constraints.constraints import excess_of
 from bregmat.coordinates.priors import Factored
@@ -156,16 +157,27 @@ class _NewtonSystem:
         G = self.operator.gram() / np.multiply.outer(P.unit, P.unit)
         G = add_diagonal(G, self.ratio + P.relaxation)
         self.scale = 1.0 / np.sqrt(np.maximum(G.diagonal(), TINY))
-        self.matrix = self.scale[:, None] * G * self.scale
-        self.factor, self.is_definite = cholesky(add_diagonal(self.matrix.copy(), proximal))
+        matrix = self.scale[:, None] * G * self.scale
+        self.factor, self.is_definite = cholesky(add_diagonal(matrix, proximal))
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
-        """The solution of the system, with two steps of iterative refinement against the proximal term."""
-        rhs = self.scale * rhs
-        y = cholesky_solve(self.factor, rhs)
-        for _ in range(2):
-            y = y + cholesky_solve(self.factor, rhs - self.matrix @ y)
-        return self.scale * y
+        """The solution of the system, by conjugate gradients with the factor as preconditioner.
+
+        The products are computed row by row. Where rows nearly cancel in a sum, the matrix of the system has lost their difference.
+        """
+        most_steps = 5  # one or two are enough, unless rows nearly cancel
+        P, shift, rhs = self.scaled, self.ratio + self.scaled.relaxation, self.scale * rhs
+
+        def product(y: np.ndarray) -> np.ndarray:
+            y = self.scale * y
+            image = self.operator.values(symmetrize(self.operator.adjoint(y / P.unit)))
+            return self.scale * (image / P.unit + shift * y)
+
+        goal, precondition = EPS * float(np.linalg.norm(rhs)), partial(cholesky_solve, self.factor)
+        end = conjugate_gradients(
+            product, rhs, goal=goal, max_iter=most_steps, precondition=precondition, is_euclidean=True
+        )
+        return self.scale * end.x
 
     def direction(self, target: float, predictor: ProgramStep | None = None) -> ProgramStep:
         """The direction towards ``X Z = target I`` and ``w lam = target``, with the second-order terms of the predictor."""

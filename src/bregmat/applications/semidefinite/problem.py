@@ -79,11 +79,6 @@ class SemidefiniteProgram(Problem):
         norms = self.rows.operator.norms()
         return float((np.abs(self.rows.losses.bound) / np.where(norms > 0, norms, np.inf)).max())
 
-    @property
-    def certifies_cheaply(self) -> bool:
-        """A certificate first restores hard rows."""
-        return False
-
     def is_due(self, state: Any, tol: float) -> bool:
         """Whether the state's estimate of its gap is small: if no bound is proven, the iterates may diverge after their best one."""
         return state.signal <= max(DUE, 10.0 * tol) * max(self.natural_size, abs(state.objective))

@@ -12,10 +12,12 @@ from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.rays import find_ray
 from bregmat.base.checks import as_matrix, check_limits
+from bregmat.base.threads import returns_result
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
-from bregmat.engine.loop import RunLog, returns_result, solve
+from bregmat.engine.loop import RunLog, solve
+from bregmat.engine.problem import Proof
 from bregmat.engine.result import Kind
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.operators.binding import bind
@@ -127,10 +129,10 @@ def semidefinite_program(
         raise TypeError(f"constraints must be Constraints; got {type(constraints).__name__}.")
     constraints.check_range(n)
     problem = SemidefiniteProgram.build(objective, bind(constraints, np.eye(n)), constraints, slack_weight)
-    outcome = solve(problem, LogDetPath(), tol=tol, max_iter=max_iter, log=log)
+    run = solve(problem, LogDetPath(), tol=tol, max_iter=max_iter, log=log)
     ray = None
-    is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
-    if is_open and outcome.exit_reason not in (ExitReason.INTERRUPTED, ExitReason.TIME):
+    is_open = run.status in (Status.FEASIBLE, Status.UNKNOWN)
+    if is_open and run.exit_reason not in (ExitReason.INTERRUPTED, ExitReason.TIME):
         ray = find_ray(problem, constraints, log)
     if ray is not None:
         # the iterates diverge along the direction, so a point is sought without the objective
@@ -138,10 +140,9 @@ def semidefinite_program(
         point = problem.certify(solve(any_feasible, LogDetPath(), tol=tol, log=quiet).certificate)
         if point.is_feasible:
             unbounded = replace(point, dual_bound=-np.inf, upper=np.inf)
-            outcome = replace(
-                outcome, certificate=unbounded, status=Status.UNBOUNDED, exit_reason=ExitReason.CERTIFICATE
-            )
+            proof = Proof(point.dual, status=Status.UNBOUNDED)
+            run = replace(run, certificate=unbounded, proof=proof, reason=ExitReason.CERTIFICATE)
         else:
             ray = None
     coordinates = Coordinates(np.eye(n), np.ones(n), owns_base=True)
-    return problem.rows.result(SemidefiniteResult, outcome, coordinates, ray=ray, seconds=log.seconds())
+    return problem.rows.result(SemidefiniteResult, run, coordinates, ray=ray)

@@ -16,7 +16,8 @@ import numpy as np
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import SOLVERS, VectorCyclic
 from bregmat.base.checks import as_choice, check_limits, check_positive
-from bregmat.engine.loop import RunLog, compose, returns_result, solve
+from bregmat.base.threads import returns_result
+from bregmat.engine.loop import RunLog, compose, solve
 from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import Record
 from bregmat.solvers.cyclic_projection import CyclicProjection
@@ -129,13 +130,13 @@ def nearest_distribution(
     if total is not None:
         check_positive("total", total, finite=True)
     problem, support = NearestDistribution.build(prior, A, b, sense, total)
-    outcome = solve(problem, method, tol=tol, max_iter=max_iter, log=log)
-    proof = outcome.certificate
+    run = solve(problem, method, tol=tol, max_iter=max_iter, log=log)
+    proof = run.certificate
     x = np.zeros(len(support))
     x[support] = np.exp(proof.logx)
     return compose(
         DistributionResult,
-        outcome,
+        run,
         x=x,
         dual=proof.dual / problem.factor,
         values=proof.values * problem.factor,
