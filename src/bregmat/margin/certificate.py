@@ -170,15 +170,15 @@ class Machine:
             return self.unproven(-np.inf)
         q = max(q, 0.0)
         quadratic = 0.5 * (q + float(problem.ridge[known] @ alpha**2))
-        nothing = self.unproven(float(alpha.sum()) - quadratic - lost - 1e-15 * largest)  # the last: rounding of x'Kx
+        dual_value = float(alpha.sum()) - quadratic - lost - 1e-15 * largest  # the last: rounding of x'Kx
         if problem.loss == "hard":
             divided_sums = self._without_slack(q, self.intercept)
-            return nothing if divided_sums is None else self._proven(*divided_sums)
+            return self.unproven(dual_value) if divided_sums is None else self._proven(*divided_sums)
         primal, dual, distance, noise = self._sums_with_slack(q)
         distance -= self.intercept * float(x.sum())  # 0 up to rounding
         distance, dual = max(distance, 0.0) + lost, dual - lost
         if not primal > 0:
-            return nothing
+            return self.unproven(dual_value)
         distance += noise if noise > ROUNDING_SHARE * primal else 0.0
         # the distance does not contain the rounding of the slack, which is multiplied by C; the divided machine has no slack
         if problem.loss == "hinge" and distance + 1e3 * noise > CLOSED * primal:
