@@ -171,6 +171,23 @@ def test_import_is_light():
     assert loaded_after("import bregmat") & heavy == set()
 
 
+@pytest.mark.parametrize(
+    ("call", "rooms"),
+    [
+        ("bregmat.balanced_cut(1 - np.eye(4), random_state=0)", {"cut"}),
+        ("bregmat.nearest_distribution([0.2, 0.8], [[1, 0]], 0.5, '==')", {"simplex"}),
+        ("bregmat.semidefinite_program(np.eye(2), bregmat.Constraints.diagonal(np.ones(2)))", {"semidefinite"}),
+        ("bregmat.nearest_correlation(2 * np.eye(2), divergence='logdet')", {"correlation", "semidefinite"}),
+    ],
+)
+def test_a_special_problem_loads_no_other(call, rooms):
+    """The solvers of (P) that correlations need are there, too."""
+    names = "{m.split('.')[2] for m in sys.modules if m.startswith('bregmat.applications.')}"
+    code = f"import sys, numpy as np, bregmat; {call}; print(sorted({names}))"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(sorted(rooms))
+
+
 def test_other_array_libraries_come_with_their_arrays():
     own = {"torch", "cupy", "array_api_compat", "array_api_strict", "jax"}
     solve = "bregmat.nearest_metric(np.eye(2), bregmat.Constraints.sq_distance(0, 1, 1.0, '<='))"

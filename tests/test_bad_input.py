@@ -196,7 +196,11 @@ def test_constraints_cannot_be_changed_afterwards():
         (lambda: kernel(np.diag([1.0, -2, 1, 1]), PAIR), ValueError, "smallest eigenvalue is -2"),
         (lambda: kernel([["a", "b"], ["c", "d"]], PAIR), TypeError, "prior must be numeric"),
         (lambda: kernel(0 * EYE, PAIR), ValueError, "prior is zero"),
-        (lambda: kernel(Factor(nan_at(X, 1)), PAIR), ValueError, "the data has NaN or infinite entries in row 1"),
+        (
+            lambda: kernel(Factor(nan_at(X, 1)), PAIR),
+            ValueError,
+            "the data must be finite; got NaN or infinity in row 1",
+        ),
         (
             lambda: kernel(Factor(nan_at(X, 3)), PAIR, divergence="vonneumann"),
             ValueError,

@@ -195,6 +195,23 @@ def test_labels_that_are_values(bregmat, tmp_path):
     assert "4-NN R²" in (tmp_path / "r.html").read_text("utf-8")
 
 
+def test_a_report_that_cannot_be_written_leaves_the_old_file(bregmat, points, tmp_path, monkeypatch):
+    given = ("learn", points, "--labels", "kind", "--folds", "0", "--report", "report.html")
+    (tmp_path / "report.html").write_text("old")
+
+    def fail(*_):
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", fail)
+        done = bregmat(*given)
+    assert done.exit_code == 2 and "no space" in done.stderr
+    assert (tmp_path / "report.html").read_text() == "old"
+    assert bregmat(*given).exit_code == 0
+    assert (tmp_path / "report.html").read_text("utf-8").rstrip().endswith("</html>")
+    assert not [path for path in tmp_path.iterdir() if "tmp" in path.suffix]
+
+
 def test_values_with_decimal_commas(bregmat, tmp_path):
     rng = np.random.default_rng(0)
     lines = [f"{x:.3f};{y:.3f};{x + 0.5:.3f}".replace(".", ",") for x, y in rng.normal(size=(40, 2))]
@@ -1138,7 +1155,7 @@ def test_measurements_of_the_identity(data):
     held_out = measure.held_out_neighbours(fit, X, labels, 4, 2)
     name, before, _, after = held_out.summary_row()
     assert name == "4-NN accuracy, 2 x 4-fold" and before == after
-    assert before == f"{held_out.accuracy[0]:.3f} ± {held_out.spread[0]:.3f}"
+    assert before == f"{held_out.accuracy[0]:.3f} ± {held_out.scores[:, 0].std(ddof=1):.3f}"
     assert held_out.best_without == 1 or held_out.compared() == (0, 8, 0)
     assert len(seen) == 8 and not any(np.isin([0, 40], rows).any() for rows in seen)
     _, before, _, after = measure.k_means_nmi((X, measure.scaled(X), X), labels)

@@ -120,6 +120,18 @@ def test_frames_round_trip(named, library, tmp_path):
     same(read_constraints(tmp_path / "r.parquet"), c)
 
 
+def test_an_infinite_weight_beside_an_empty_cell():
+    cells = {
+        "relation": ["sq_distance"] * 3,
+        "i": [0, 1, 2],
+        "j": [1, 2, 3],
+        "bound": [1.0, 2.0, 3.0],
+        "sense": ["<="] * 3,
+    }
+    c = Constraints.from_frame(cells | {"weight": np.array([2.0, None, np.inf], dtype=object)})
+    same(c, Constraints.sq_distance([0, 1, 2], [1, 2, 3], [1.0, 2.0, 3.0], "<=", weight=[2.0, 1.0, np.inf]))
+
+
 def test_names_stay_what_they_are_in_a_frame():
     row = {"relation": "sq_distance", "bound": 1, "sense": "<="}
     assert Constraints.from_frame(pd.DataFrame([row | {"i": "7", "j": "8"}])).ids.tolist() == ["7", "8"]

@@ -198,6 +198,14 @@ def test_touched_samples_are_among_the_points():
         rows.touched(5)
 
 
+def test_terms_have_positions_among_the_touched_points():
+    rows = Constraints.sq_distance([0, 9], [4, 2], 1.0, "<=") + Constraints.diagonal([1.0], 4)
+    assert (rows.terms().a.tolist(), rows.terms().b.tolist()) == ([0, 9, 4], [4, 2, 4])
+    t = rows.terms(rows.touched(10))
+    assert (t.a.tolist(), t.b.tolist()) == ([0, 3, 2], [2, 1, 2])
+    assert t.a.dtype == t.b.dtype == np.int32
+
+
 @pytest.mark.parametrize("kind", ["few points", "few pairs", "sparse", "similarities"])
 @pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
 def test_span_is_the_same_problem(D, kind, rng, monkeypatch):

@@ -232,13 +232,12 @@ def test_a_second_interrupt_keeps_nothing(wine):
     """The first one waits for the machines that have not begun to stop at their first point."""
     from bregmat.estimators import svm_pairs
 
-    class Hasty(svm_pairs._StopRequest):
-        def __call__(self, record):
-            raise KeyboardInterrupt
+    def hasty(training, record):
+        raise KeyboardInterrupt
 
     machine = MarginSVC()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(svm_pairs, "_StopRequest", Hasty)
+        patch.setattr(svm_pairs._PairTraining, "_stop", hasty)
         machine.set_params(callback=print).fit(*wine)
     assert not [name for name in vars(machine) if name.endswith("_")]
 

@@ -221,7 +221,7 @@ def test_logdet_reads_only_touched_rows_of_a_mapped_factor(rng, tmp_path):
     learner = KernelLearner("linear").fit(mapped(tmp_path / "G.npy", G), constraints=c)
     assert np.isfinite(learner.transform(G[:1000])).all()
     bad = c + Constraints.sq_distance(3, 1500, 1.0, "<=")
-    with pytest.raises(ValueError, match="NaN or infinite entries in row 1500"):
+    with pytest.raises(ValueError, match="NaN or infinity in row 1500"):
         KernelLearner("linear").fit(mapped(tmp_path / "G.npy", G), constraints=bad)
 
 

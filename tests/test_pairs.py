@@ -300,6 +300,12 @@ def test_settings_of_the_metric_learner(settings, pairs):
 
 
 # ---------------------------------------------------------------- bad input
+@pytest.mark.parametrize("cls", [ITML, PairsLearner])
+def test_a_prior_for_other_columns_is_refused_by_its_shape(cls, pairs):
+    with pytest.raises(ValueError, match=r"prior must have shape \(4, 4\) for X with 4 features; got \(3, 3\)"):
+        cls(preprocessor=X, prior=np.eye(3)).fit(*pairs)
+
+
 BAD_PARAMETERS = {
     "gamma": number(0, -1.0, inf=False),
     "slack_weight": number(0, -1.0, inf=False),

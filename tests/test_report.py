@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from bregmat import Constraints, ExitReason, MetricLearner, Status, nearest_metric
 from bregmat.base.html import number, seconds
-from bregmat_app.report import ReportData, render_report, write_report
+from bregmat_app.report import ReportData, render_report
 from reporting import PICTURES, wine_learned
 
 nan, inf = float("nan"), float("inf")
@@ -230,38 +230,6 @@ def test_report_is_reproducible_and_leaves_matplotlib_as_it_was(wine):
         assert render_report(wine) == first
     assert dict(mpl.rcParams) == settings
     assert plt.get_fignums() == []
-
-
-# ---------------------------------------------------------------------------------------------- the file
-@pytest.mark.usefixtures("unrendered")
-def test_write_replaces_the_old_file_whole(wine, tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text("old")
-    assert write_report(path, wine) == path
-    assert path.read_text(encoding="utf-8") == render_report(wine)
-    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
-
-
-@pytest.mark.usefixtures("unrendered")
-@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_write_that_fails_leaves_the_old_file(wine, tmp_path, monkeypatch, error):
-    path = tmp_path / "report.html"
-    path.write_text("old")
-
-    def fail(*_):
-        raise error
-
-    monkeypatch.setattr("os.replace", fail)
-    with pytest.raises(error):
-        write_report(str(path), wine)
-    assert path.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_write_into_a_folder_that_is_not_there(wine, tmp_path, monkeypatch):
-    monkeypatch.setattr("bregmat_app.report.page.render_report", lambda data: "page")
-    with pytest.raises(FileNotFoundError):
-        write_report(tmp_path / "no" / "report.html", wine)
 
 
 # ---------------------------------------------------------------------------------------------- numbers and words

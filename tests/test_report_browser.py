@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from bregmat_app.report import write_report
+from bregmat_app.report import render_report
 from reporting import PICTURES, learned, wine_learned
 
 pytestmark = pytest.mark.slow
@@ -80,11 +80,18 @@ def look(path, tmp_path, *options, width=None):
     return json.loads(found[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
 
 
+def written_report(folder, data):
+    """The path of a report."""
+    path = folder / "report.html"
+    path.write_text(render_report(data), encoding="utf-8")
+    return path
+
+
 @pytest.mark.parametrize("name", ["wine", "digits"])
 def test_report_opens_in_a_browser(name, wine, tmp_path):
     digits = load_digits(return_X_y=True)
     data = wine if name == "wine" else learned(*digits, "Metric learned from digits", slack_weight=1.0)
-    path = write_report(tmp_path / "report.html", data)
+    path = written_report(tmp_path, data)
     seen = look(path, tmp_path, "--window-size=1100,900")
     assert seen["headings"][0] == f"Metric learned from {name}"
     assert "Certificate" in seen["headings"]
@@ -105,7 +112,7 @@ def test_report_opens_in_a_browser(name, wine, tmp_path):
 
 
 def test_report_on_a_narrow_dark_screen(wine, tmp_path):
-    path = write_report(tmp_path / "report.html", wine)
+    path = written_report(tmp_path, wine)
     seen = look(path, tmp_path, "--window-size=900,900", "--force-dark-mode", width=400)
     assert seen["width"] == 400
     assert seen["overflow"] <= 0
@@ -115,7 +122,7 @@ def test_report_on_a_narrow_dark_screen(wine, tmp_path):
 
 
 def test_report_screenshot_is_not_blank(wine, tmp_path):
-    path = write_report(tmp_path / "report.html", wine)
+    path = written_report(tmp_path, wine)
     shot = tmp_path / "shot.png"
     chromium(path, tmp_path / "profile", "--window-size=1100,4000", f"--screenshot={shot}")
     pixels = mpl.image.imread(shot)[:, :, :3]

@@ -9,6 +9,7 @@ import pytest
 
 import bregmat
 from bregmat import Constraints, Factor, Status, verify
+from bregmat.applications.softmax import PairScores, softmax_metric
 from bregmat.margin import MarginProblem, kernel_source, train_margin
 from test_verification import kernel_problem, other_results, solved
 
@@ -90,6 +91,9 @@ def other_statuses(rng):
     for more in ({}, {"objective": "variance"}, {"slack_weight": 1.0}):
         arguments = {"X": plane, "n_neighbors": 5} | more
         yield arguments, bregmat.unfold(**arguments)
+    scores = PairScores.sq_distances(rng.normal(size=(6, 3)), rng.normal(size=(4, 3)))
+    arguments = {"scores": scores, "targets": rng.dirichlet(np.ones(4), size=6), "temperature": 0.5}
+    yield arguments, softmax_metric(**arguments)
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +201,7 @@ def test_no_changed_field_is_confirmed(results):
             if confirmed(arguments, result, **{name: value}):
                 wrong.append(text(result, {name: value}))
     assert not wrong, "\n".join(wrong)
-    assert len({kind for kind, _ in seen}) == 10
+    assert len({kind for kind, _ in seen}) == 11
     assert {status for _, status in seen} == {"OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNBOUNDED"}
 
 

@@ -4,6 +4,7 @@ import inspect
 import pickle
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Factored, Spectral
 from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.pairs.base import calibrated
-from bregmat.verification import Verification, extended
-from bregmat.verification.matrices import Recomputation
+from bregmat.verification import VERIFIERS, Verification, Verifier, extended
+from bregmat.verification.matrices import MatrixVerifier
 from formulas import NAMES
 from suite.matrices import objective_at
 
@@ -112,7 +113,7 @@ def test_own_slack_near_its_bound_does_not_cancel():
     result = solved(arguments)
     assert result.status is Status.OPTIMAL
     assert verify(result, **arguments).holds
-    found = Recomputation(arguments | {"constraints": Constraints.sq_distance([0], [1], [b], "<=")}, result)
+    found = MatrixVerifier(arguments | {"constraints": Constraints.sq_distance([0], [1], [b], "<=")}, result)
     value = np.array([b * (1 + 2.0**-28)]).astype(found.real)
     assert found.losses.cost(value) == pytest.approx(1e3 * b * 2.0**-57, rel=1e-6, abs=0)
 
@@ -239,7 +240,7 @@ def test_a_matrix_outside_of_the_range_counts_with_its_part_inside():
     W = Q @ outside @ outside.T @ Q
     arguments = {"prior": (K + K.T) / 2, "constraints": Constraints.similarity(0, 1, W[0, 1], "==")}
     arguments |= {"loss": Squared(), "slack_weight": 1e8}
-    found = Recomputation(arguments, solved(arguments))
+    found = MatrixVerifier(arguments, solved(arguments))
     assert objective_at(found, Q @ outside) == pytest.approx(objective_at(found, Q @ inside), rel=1e-6)
 
 
@@ -276,7 +277,7 @@ def test_a_point_that_is_rounding_is_0(rng, noise):
         + Constraints.similarity(0, 3, 0.0, "==")
     )
     arguments = {"prior": K, "constraints": rows, "divergence": "vonneumann", "loss": Squared(), "slack_weight": 1.0}
-    found = Recomputation(arguments, solved(arguments))
+    found = MatrixVerifier(arguments, solved(arguments))
     assert found.rows.dead.tolist() == [True, False, False, False]
     assert verify(solved(arguments), **arguments).holds
 
@@ -443,6 +444,17 @@ def test_rays_contradictions_and_hulls(rng):
     assert entries.status is Status.INFEASIBLE
     assert verify(entries, **arguments).holds
     assert verify(replace(entries, dual=-entries.dual), **arguments).status is Status.UNKNOWN
+
+
+def test_every_class_of_results_has_a_verifier_for_all_of_its_statuses():
+    """UNBOUNDED and INFEASIBLE are refused unless the verifier of the class checks their proofs."""
+    public = {x for x in map(partial(getattr, bregmat), bregmat.__all__) if isinstance(x, type)}
+    assert {x for x in public if issubclass(x, bregmat.Result)} - {bregmat.Result} <= set(VERIFIERS)
+    for kind, verifier in VERIFIERS.items():
+        proofs = {Status.INFEASIBLE: "check_contradiction", Status.UNBOUNDED: "check_ray"}
+        for status, check in proofs.items():
+            is_checked = getattr(verifier, check) is not getattr(Verifier, check) or verifier.run is not Verifier.run
+            assert is_checked or status not in kind._kind.statuses, (kind, status)
 
 
 # ---------------------------------------------------------------- how it is called
@@ -703,12 +715,12 @@ def test_a_row_is_judged_at_the_matrix_that_the_result_holds(is_met):
     bound = 2.0**-28 * (1.0 if is_met else 1.0 - 4e-6)  # |g_0 - g_1|^2, or a little less
     rows = Constraints.sq_distance(0, 1, bound, "<=")
     arguments = {"prior": G @ G.T, "constraints": rows, "divergence": "frobenius"}
-    problem = Recomputation(arguments, nearest_kernel(**arguments, max_iter=1))
+    problem = MatrixVerifier(arguments, nearest_kernel(**arguments, max_iter=1))
     problem.claimed = G.astype(problem.real)
-    p, noise = problem.rows.values(problem.lifted())
+    _, noise = problem.rows.values(problem.lifted())
     assert noise[0] > 1e-6 * bound
-    report = Verification(Status.FEASIBLE, Status.FEASIBLE, result=problem.result)
-    assert problem._report_rows(p, noise, problem.losses.excess(p), report) == is_met
+    problem.report = Verification(Status.FEASIBLE, Status.FEASIBLE, result=problem.result)
+    assert problem.check_rows() == is_met
 
 
 @pytest.mark.parametrize(

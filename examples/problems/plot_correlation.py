@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from bregmat.applications import nearest_correlation
+from bregmat import nearest_correlation
 
 plt.style.use("bregmat.plots.bregmat")
 

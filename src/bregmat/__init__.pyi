@@ -5,51 +5,21 @@ from . import io as io
 from . import online as online
 from . import pairs as pairs
 from . import plots as plots
-from .applications import (
-    BoostResult as BoostResult,
-)
-from .applications import (
-    CorrelationResult as CorrelationResult,
-)
-from .applications import (
-    CutResult as CutResult,
-)
-from .applications import (
-    DistributionResult as DistributionResult,
-)
-from .applications import (
-    SemidefiniteResult as SemidefiniteResult,
-)
-from .applications import (
-    ShrinkResult as ShrinkResult,
-)
-from .applications import (
-    UnfoldResult as UnfoldResult,
-)
-from .applications import (
-    balanced_cut as balanced_cut,
-)
-from .applications import (
-    boost_hypotheses as boost_hypotheses,
-)
-from .applications import (
-    factor_correlation as factor_correlation,
-)
-from .applications import (
-    nearest_correlation as nearest_correlation,
-)
-from .applications import (
-    nearest_distribution as nearest_distribution,
-)
-from .applications import (
-    semidefinite_program as semidefinite_program,
-)
-from .applications import (
-    shrink_correlation as shrink_correlation,
-)
-from .applications import (
-    unfold as unfold,
-)
+from .applications.correlation import CorrelationResult as CorrelationResult
+from .applications.correlation import ShrinkResult as ShrinkResult
+from .applications.correlation import factor_correlation as factor_correlation
+from .applications.correlation import nearest_correlation as nearest_correlation
+from .applications.correlation import shrink_correlation as shrink_correlation
+from .applications.cut import CutResult as CutResult
+from .applications.cut import balanced_cut as balanced_cut
+from .applications.semidefinite import SemidefiniteResult as SemidefiniteResult
+from .applications.semidefinite import semidefinite_program as semidefinite_program
+from .applications.simplex import BoostResult as BoostResult
+from .applications.simplex import DistributionResult as DistributionResult
+from .applications.simplex import boost_hypotheses as boost_hypotheses
+from .applications.simplex import nearest_distribution as nearest_distribution
+from .applications.unfolding import UnfoldResult as UnfoldResult
+from .applications.unfolding import unfold as unfold
 from .base.registry import register as register
 from .certificates.result import (
     MatrixResult as MatrixResult,

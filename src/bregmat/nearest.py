@@ -12,12 +12,13 @@ import numpy as np
 from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.checks import check_limits
 from bregmat.base.points import CheckedPoints, as_points, copied_to_host
+from bregmat.base.threads import returns_result
 from bregmat.certificates.faces import ReducedProblem, hard_faces, reduced_problem, singular_rows_of
 from bregmat.certificates.problem import build_problem
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
-from bregmat.engine.loop import RunLog, Solver, returns_result, solve_sequence
+from bregmat.engine.loop import RunLog, Solver, solve_sequence
 from bregmat.engine.status import Record, Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss

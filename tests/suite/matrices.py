@@ -15,7 +15,7 @@ import bregmat
 from bregmat import Constraints as C
 from bregmat import Factor, RelativeSlack, Squared, SquaredHinge
 from bregmat.base.tolerances import FEASIBLE
-from bregmat.verification.matrices import Recomputation
+from bregmat.verification.matrices import MatrixVerifier
 from formulas import MatrixProblem, what_is_wrong
 from suite.judge import SECONDS, Case, with_repeats
 
@@ -267,10 +267,10 @@ class Draw:
             problem = MatrixProblem(arguments)
             if problem.is_judged:
                 return problem.objective_of(planted)
-            return objective_at(Recomputation(arguments, result), planted)  # in more digits
+            return objective_at(MatrixVerifier(arguments, result), planted)  # in more digits
 
         def leaves_range(result):
-            problem = planted_in(Recomputation(arguments, result), planted)
+            problem = planted_in(MatrixVerifier(arguments, result), planted)
             return problem.divergence.keeps_range and problem.outside() > 0
 
         return Case(
@@ -303,7 +303,7 @@ def objective_at(problem, factor):
     if problem.divergence.keeps_range:  # rounding of a dense prior turns its range, by more than short rows are worth
         other.claimed = problem.P @ other.F
     p, _ = other.rows.values(other.lifted())
-    if (other.losses.excess(p) > FEASIBLE * problem.unit)[problem.hard].any():
+    if (other.excess(p) > FEASIBLE * problem.unit)[problem.hard].any():
         return np.inf
     return other.distance() + other.losses.cost(p)
 

@@ -19,11 +19,12 @@ from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
+from bregmat.base.threads import returns_result
 from bregmat.base.tolerances import REPEATED, TINY
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor
-from bregmat.engine.loop import RunLog, compose, returns_result, solve
+from bregmat.engine.loop import RunLog, compose, solve
 from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import Record
 from bregmat.nearest import nearest_kernel

@@ -4,7 +4,7 @@ BLAS runs on one thread because the order of its sums depends on the number of t
 no OpenMP threads, since a process forked after that can hang at its next loop.
 
 A loop that is interrupted ends with its best point (:func:`take_interrupt`). Then the outermost running call of this library informs
-its caller: a function returns its result with a warning (:func:`warns_if_interrupted`); a fit keeps the result and raises
+its caller: a function returns its result with a warning (:func:`returns_result`); a fit keeps the result and raises
 `KeyboardInterrupt`, so that its caller stops as well. A second Ctrl-C raises at once.
 """
 
@@ -25,12 +25,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass
 from functools import cache, wraps
 from types import FunctionType
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=Callable[..., Any])
+# arguments of a call that steer the search and do not define the problem
+STEERING = frozenset(["solver", "tol", "max_iter", "max_seconds", "warm_start", "start", "callback"])
+STEERING |= {"executor", "block_size", "random_state"}
 
 
 class cached_property(functools.cached_property[T]):
@@ -163,14 +166,13 @@ def is_interrupted() -> bool:
     return call is not None and call.is_interrupted
 
 
-def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str]) -> Callable[P, R]:
-    """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``.
+def returns_result(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of a function that poses and solves a problem: one BLAS thread, and a warning if Ctrl-C ended the call early.
 
-    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call. The attribute ``call`` of the result holds all
-    arguments by name, except those whose names are ``unrecorded``.
+    The attribute ``call`` of the result holds the arguments by name, except those in ``STEERING``. If the file of a memory-mapped argument
+    changes during the call, ``ValueError`` is raised.
     """
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount]
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
 
     @wraps(function)
     def public(*arguments: P.args, **named: P.kwargs) -> R:
@@ -188,18 +190,10 @@ def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str]) -
             text = f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
             warn_caller(text, InterruptWarning)
         by_name = dict(zip(names, arguments, strict=False)) | named
-        result.call = {name: value for name, value in by_name.items() if name not in unrecorded}
+        result.call = {name: value for name, value in by_name.items() if name not in STEERING}
         return result
 
     return public
-
-
-def raise_interrupt(text: str, *, warn: bool) -> NoReturn:
-    """Raise `KeyboardInterrupt`, after a warning unless the caller informs the user (``warn``)."""
-    if not warn:
-        with suppress(InterruptWarning):  # if warnings are errors, the interrupt is raised all the same
-            warn_caller(text, InterruptWarning)
-    raise KeyboardInterrupt(text)
 
 
 class InterruptWarning(RuntimeWarning):

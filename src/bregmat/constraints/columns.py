@@ -53,27 +53,26 @@ def sample_names(name: str, values: Any) -> np.ndarray:
     whole = array.dtype.kind == "O" and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in array)
     if (whole or array.dtype.kind == "u") and array.size:
         # Python integers and unsigned ones may not fit in 64 bits
-        far = np.flatnonzero((array > np.iinfo(np.int64).max) | (array < np.iinfo(np.int64).min))
-        if len(far):
-            raise ValueError(f"{name} must be below 2^63; got {array[far[0]]} in {rows_text(far, 'constraint')}.")
+        far = (array > np.iinfo(np.int64).max) | (array < np.iinfo(np.int64).min)
+        _refuse(name, "be below 2^63", array, far)
         array = array.astype(np.int64)
     if array.dtype.kind == "f":
-        bad = np.flatnonzero(~((array == np.rint(array)) & (np.abs(array) < 2.0**53)))
-        if len(bad):
-            raise ValueError(
-                f"{name} must hold row numbers or sample names; got {array[bad[0]]} in {rows_text(bad, 'constraint')}."
-            )
+        is_whole = (array == np.rint(array)) & (np.abs(array) < 2.0**53)
+        _refuse(name, "hold row numbers or sample names", array, ~is_whole)
         array = array.astype(np.int64)
     if array.dtype.kind == "b":
         raise TypeError(f"{name} must hold row numbers or sample names, not booleans.")
     if array.dtype.kind in "iu":
-        bad = np.flatnonzero(array < 0)
-        if len(bad):
-            raise ValueError(
-                f"{name} must be at least 0 where it holds numbers; got {array[bad[0]]} in {rows_text(bad, 'constraint')}."
-            )
+        _refuse(name, "be at least 0 where it holds numbers", array, array < 0)
         return array.astype(np.int64)
     return array
+
+
+def _refuse(name: str, demand: str, array: np.ndarray, is_bad: np.ndarray) -> None:
+    """Raise ValueError for the bad entries of an array, if there are any."""
+    bad = np.flatnonzero(is_bad)
+    if len(bad):
+        raise ValueError(f"{name} must {demand}; got {array[bad[0]]} in {rows_text(bad, 'constraint')}.")
 
 
 def as_rows(name: str, value: Any, n: int) -> np.ndarray:
@@ -229,8 +228,7 @@ def positions(names: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """Position of each key among the names, which must be unique; -2 for other keys."""
     order = check_unique(names)
     ordered = names[order]
-    kinds = {"i": "numbers", "u": "numbers", "f": "numbers"}
-    theirs, ours = (kinds.get(a.dtype.kind, "names") for a in (names, keys))
+    theirs, ours = ("numbers" if a.dtype.kind in "iuf" else "names" for a in (names, keys))
     if len(keys) and len(names) and ours != theirs:
         raise TypeError(
             f"sample_id holds {theirs} such as {names[0]!s} (row numbers, where it is not given) but the constraints name samples by "

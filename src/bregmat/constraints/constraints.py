@@ -277,17 +277,24 @@ class Constraints:
                 raise ValueError(f"a constraint has a {m.shape[0]} x {m.shape[0]} matrix but the data has {n} rows.")
 
     # ------------------------------------------------------------------ values
-    def terms(self) -> Terms:
-        """Rank-one terms of all constraints that name samples, in the order of the constraints."""
-        empty = np.zeros(0, np.int64)
-        pieces = [(empty, empty, empty, empty.astype(np.int8), np.zeros(0))]
+    def terms(self, points: np.ndarray | None = None) -> Terms:
+        """Rank-one terms of all constraints that name samples, in the order of the constraints.
+
+        ``points`` (n,) are ascending row numbers of all samples that are named, in which the terms have positions; None: of all data.
+        """
+        index = self.index
+        if points is not None:
+            place = np.empty(int(points[-1]) + 1, dtype=np.int32)
+            place[points] = np.arange(len(points), dtype=np.int32)
+            index = place[index]  # -1 is not used by any term
+        none = np.zeros(0, np.int64)
+        pieces = [(none, none.astype(np.int32), none.astype(np.int32), none.astype(np.int8), none.astype(float))]
         for code, relation in enumerate(self.relations):
             rows = np.flatnonzero(self.relation == code)
             # for example, a squared distance is the one term |z_i - z_j|^2
             for term in relation.terms if len(rows) else ():
                 sign, coef = np.full(len(rows), term.sign, np.int8), np.full(len(rows), term.coef)
-                a, b = self.index[rows, term.first].astype(np.int64), self.index[rows, term.second].astype(np.int64)
-                pieces.append((rows, a, b, sign, coef))
+                pieces.append((rows, index[rows, term.first], index[rows, term.second], sign, coef))
         columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
         if (np.diff(columns[0]) < 0).any():
             order = np.argsort(columns[0], kind="stable")

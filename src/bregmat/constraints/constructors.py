@@ -362,7 +362,7 @@ def from_frame(
         Triplets that name a point twice, such as attention checks, are left out.
     """
     table = table_rows(cls, frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
-    return table.bounded("frame", X, sample_id, random_state)
+    return table.bounded(X, sample_id, random_state)
 
 
 def with_bounds_from(

@@ -64,32 +64,20 @@ class Row:
 class TableRows:
     """The constraints of a table, or of one of pairs or triplets, and the locations of their rows."""
 
+    name: Any  # of the table, for messages
     rows: Any  # Constraints; if there are ``tuples``, their bounds follow from the points
     where: Callable[[int], str]  # the location of a constraint, such as "line 7" or "row 6"
     tuples: TupleTable | None = None  # how the table was read, if it is one of pairs or triplets
 
-    def bounded(self, table: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
-        """The constraints, with bounds from the points if the table has none.
-
-        Parameters
-        ----------
-        table : object
-            Name of the table, for messages.
-        X, sample_id, random_state
-            As in :meth:`Constraints.with_bounds_from`.
-
-        Warns
-        -----
-        UserWarning
-            Rows of triplets were left out.
-        """
+    def bounded(self, X: Any, sample_id: Any, random_state: Any) -> Any:
+        """The constraints, with bounds from the points if the table has none; warns of rows of triplets that were left out."""
         if self.tuples is None:
             return self.rows
         if self.tuples.rows is not None:
-            warn_caller(f"{table} was read as {self.tuples.said}")
+            warn_caller(f"{self.name} was read as {self.tuples.said}")
         if X is None:
             raise TypeError(
-                f"{table}: pairs and triplets without bounds need X=, the points whose squared distances give the bounds."
+                f"{self.name}: pairs and triplets without bounds need X=, the points whose squared distances give the bounds."
             )
         return self.measured(X, sample_id, random_state)
 
@@ -155,7 +143,7 @@ def table_rows(
     at = where if kept is None else lambda row: where(int(kept[row]))  # some rows of triplets are left out
     place = at if path is None else lambda row: f"{path}, {at(row)}"
     rows = _Rows(cells, columns, place, {} if tuples is None else tuples.called)
-    return TableRows(make(**rows.arguments(id_type)), at, tuples)
+    return TableRows(header if path is None else path, make(**rows.arguments(id_type)), at, tuples)
 
 
 def words(column: Any) -> np.ndarray:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.checks import as_matrix, as_numbers, check_finite, check_positive, check_psd
+from bregmat.base.checks import as_matrix, as_numbers, check_finite, check_psd, rows_text
 from bregmat.base.linalg import (
     GRADED,
     add_diagonal,
@@ -42,7 +42,7 @@ from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.base.tolerances import HALF_DIGITS, RANK_TOL, TINY
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.spans import Span, span_of
-from bregmat.coordinates.widen import new_directions, range_of
+from bregmat.coordinates.widen import with_new_directions
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import TURNED, PlacedPoints, RowErrors, bind, row_errors
 from bregmat.operators.linear_maps import Operator
@@ -135,18 +135,8 @@ class Factor:
         >>> print(nearest_kernel(line.widened(0.01), rows).status)
         OPTIMAL
         """
-        check_positive("eps", eps, finite=True)
-        if scipy.sparse.issparse(self.G0):
-            raise TypeError("Factor.widened needs a dense factor, because the new columns are dense; got a sparse G0.")
-        G0 = np.asarray(as_points("prior factor G0", self.G0), dtype=float)
-        W, top = range_of(G0)
-        if eps <= RANK_TOL * top:
-            raise ValueError(
-                f"eps must be above {RANK_TOL:g} times the largest eigenvalue of the prior ({top:.3g}), below which eigenvalues "
-                f"count as zero; got {eps:.3g}."
-            )
-        N = new_directions(W, directions)
-        return Factor(np.hstack([G0, np.sqrt(eps) * N])) if N.shape[1] else self
+        G = with_new_directions(self.G0, eps, directions)
+        return self if G is None else Factor(G)
 
 
 # ---------------------------------------------------------------------- matrices in the coordinates
@@ -400,7 +390,8 @@ class Coordinates:
         Returns the coordinates, the operator, and the errors of its rows.
         """
         n = self.base.shape[0]
-        touched, terms = constraints.touched(n), constraints.terms()
+        touched = constraints.touched(n)
+        terms = constraints.terms(touched)
         # whether only differences of points matter: a shift of all points changes nothing
         invariant = not constraints.is_whole.any() and bool((terms.sign == -1).all())
         points = self.base if touched is None or len(touched) == n else self.base[touched]
@@ -410,13 +401,12 @@ class Coordinates:
         if self.identity and in_span and touched is not None and Z.shape[1] >= MIN_COLUMNS:
             n_vectors = min(len(touched), len(terms.row)) if invariant else len(touched)
             is_small = n_vectors <= MAX_SHARE * Z.shape[1]
-            in_basis = span_of(Z, touched, terms if invariant else None) if is_small else None
+            in_basis = span_of(Z, terms if invariant else None) if is_small else None
             if in_basis is not None:
                 inside, span, are_terms = in_basis
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
-                vectors = inside if are_terms else PlacedPoints(inside, touched)
-                return here, bind(constraints, vectors, terms=terms, are_terms=are_terms), None
-        placed = self._placed(points, Z, invariant, touched)
+                return here, bind(constraints, inside, terms=terms, are_terms=are_terms), None
+        placed = self._placed(points, Z, invariant)
         operator = bind(constraints, placed, terms=terms)
         errors = row_errors(operator, constraints, terms, placed)
         if self.scale:
@@ -430,11 +420,11 @@ class Coordinates:
         """Coordinates of all points, with their largest errors but without the data."""
         if not self.is_finite:
             _check_data(self.base, None)
-        placed = self._placed(self.base, self.base if self.R is None else product(self.base, self.R), invariant, None)
+        placed = self._placed(self.base, self.base if self.R is None else product(self.base, self.R), invariant)
         placed.source = None
         return placed
 
-    def _placed(self, X: Any, Z: Any, invariant: bool, rows: np.ndarray | None) -> PlacedPoints:
+    def _placed(self, X: Any, Z: Any, invariant: bool) -> PlacedPoints:
         """Coordinates ``Z = X R`` of points as an array, with their largest errors; centred if only differences of points matter."""
         Z = Z.toarray() if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
         if self.owns_base or self.R is None:
@@ -448,7 +438,7 @@ class Coordinates:
             mean = Z.mean(axis=0)
             near = (np.abs(Z - mean) <= 0.5 * np.abs(mean)).all(axis=0)
             Z -= np.where(near, mean, 0.0)
-        return PlacedPoints(Z, rows, **errors)
+        return PlacedPoints(Z, **errors)
 
 
 def _check_data(touched: Any, rows: np.ndarray | None) -> None:
@@ -457,9 +447,8 @@ def _check_data(touched: Any, rows: np.ndarray | None) -> None:
         return
     bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
     if len(bad):
-        row, more = bad[0] if rows is None else rows[bad[0]], len(bad) - 1
-        text = f"row {row} and {more} more rows" if more else f"row {row}"
-        raise ValueError(f"the data has NaN or infinite entries in {text}.")
+        named = rows_text(bad if rows is None else rows[bad])
+        raise ValueError(f"the data must be finite; got NaN or infinity in {named}.")
 
 
 # ---------------------------------------------------------------------- from a prior
@@ -520,9 +509,7 @@ def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Co
     if len(Q) != d:
         raise ValueError(f"prior must have shape ({d}, {d}), one row per column of X; got ({len(Q)}, {len(Q)}).")
     if divergence.is_congruence_invariant:
-        t0, R = divergence.link(np.ones(len(values))), Q * np.sqrt(values)
-        if not isinstance(prior, Factor):
-            R = graded_factor(prior, values, Q)
+        t0, R = divergence.link(np.ones(len(values))), graded_factor(prior, values, Q)
         return Coordinates(X, t0, R=R, identity=True, is_finite=is_finite, floor=floor)
     return _in_units(divergence, values, d, X, R=Q, is_finite=is_finite, floor=floor)
 
@@ -539,9 +526,8 @@ def _in_range(
             raise ValueError(f"{name} is zero; a prior must have positive eigenvalues.")
         # rounding mixes eigenvectors with those of the null space, which are left out
         floor = TURNED * values[-1] / values
-    if (
-        values[0] >= -HALF_DIGITS * np.abs(values).max()
-    ):  # rounding; only divergences for which 0 is no boundary take others
+    # rounding; only divergences for which 0 is no boundary take others
+    if values[0] >= -HALF_DIGITS * np.abs(values).max():
         values = np.maximum(values, 0.0)
     if divergence.is_congruence_invariant:
         floor *= np.sqrt(values)

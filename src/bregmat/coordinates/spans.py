@@ -40,16 +40,16 @@ class Span:
         return dense(self.vectors.T if self.coefficients is None else self.vectors.T @ self.coefficients)
 
 
-def span_of(Z: Any, touched: np.ndarray, terms: Terms | None) -> tuple[np.ndarray, Span, bool] | None:
+def span_of(Z: Any, terms: Terms | None) -> tuple[np.ndarray, Span, bool] | None:
     """Coordinates of vectors in an orthonormal basis of their span, the span, and whether the vectors are those of the terms.
 
-    The vectors are the touched points Z (n, d), whose row numbers are ``touched``, or the differences of these in the terms if those are
-    fewer. ``terms`` is None unless only differences of points matter. The result is None if all vectors are 0.
+    The vectors are the touched points Z (n, d), or the differences of these in the terms if those are fewer. ``terms`` is None unless
+    only differences of points matter. The result is None if all vectors are 0.
     """
     vectors, are_terms = Z, False
     if terms is not None and len(terms.row) < Z.shape[0]:
         are_terms = True
-        vectors = _differences(Z, np.searchsorted(touched, terms.a), np.searchsorted(touched, terms.b))
+        vectors = _differences(Z, terms.a, terms.b)
     in_basis = span_of_vectors(vectors)
     return None if in_basis is None else (*in_basis, are_terms)
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit, warns_if_interrupted
+from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result
 from bregmat.engine.status import ExitReason, Record, Status
@@ -57,19 +57,7 @@ class Solver(Protocol):
     def step(self, problem: Any, state: Any) -> Any: ...
 
 
-# arguments of a call that steer the search and do not define the problem
-STEERING = frozenset(["solver", "tol", "max_iter", "max_seconds", "warm_start", "start", "callback"])
-STEERING |= {"executor", "block_size", "random_state"}
 _R = TypeVar("_R", bound=Result)
-P = ParamSpec("P")
-
-
-def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
-    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning.
-
-    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call.
-    """
-    return warns_if_interrupted(function, STEERING)
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from bregmat.base.checks import as_column, check_integer, check_limits, check_random_state
 from bregmat.base.points import check_numeric
-from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt
+from bregmat.base.threads import InterruptWarning, call_under_way, on_one_blas_thread, warn_caller
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.kernels import KernelFunction
@@ -58,7 +58,10 @@ class AllOrNothing:
                 return
             call.is_interrupted = is_outermost  # an inner fit raises again below; the outermost one warns
         text = f"{type(self).__name__} was interrupted {self._progress()}"
-        raise_interrupt(text, warn=not is_outermost)
+        if is_outermost:
+            with suppress(InterruptWarning):  # if warnings are errors, the interrupt is raised all the same
+                warn_caller(text, InterruptWarning)
+        raise KeyboardInterrupt(text)
 
     def _forget(self) -> None:
         """Delete every fitted attribute."""

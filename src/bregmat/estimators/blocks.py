@@ -21,6 +21,7 @@ from bregmat.coordinates.priors import Factor
 from bregmat.estimators.given import given_constraints, nothing_given
 from bregmat.estimators.linear_maps import (
     factor_of,
+    given_prior,
     inverse_covariance,
     inverse_deviations,
 )
@@ -243,8 +244,8 @@ def fit_in_blocks(
     labels = None if codes is None else _labels(codes, learner.unlabeled)
 
     def problem_of(task: Task) -> BlockProblem:
-        name = task.candidate.prior
-        prior = learner._given_prior(points.shape[1]) if name == "given" else block_prior(points, name)
+        name = task.candidate.prior or "identity"
+        prior = given_prior(learner.prior, points.shape[1]) if name == "given" else block_prior(points, name)
         return BlockProblem(points, prior, block_size)
 
     learner._fit_task(Task(learner, points, located, labels, settings, is_in_blocks=True), None, problem_of)

@@ -161,13 +161,21 @@ def prior_factor(X: Any, prior: str, codes: np.ndarray | None = None) -> Any:
     return None
 
 
+def given_prior(prior: Any, d: int) -> np.ndarray:
+    """The prior matrix of the caller for points with d columns, checked."""
+    W0: np.ndarray = as_matrix("prior", prior)
+    if W0.shape != (d, d):
+        raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {W0.shape}.")
+    return W0
+
+
 def points_in_prior(X: Any, prior: Any) -> Any:
     """Points (n, r) whose Euclidean distances are those of a prior metric; sparse if X is and the metric only scales columns.
 
     ``prior`` is "identity", "variance", "covariance" or an array (d, d).
     """
     if not isinstance(prior, str):
-        return np.asarray(X @ factor_of(as_matrix("prior", prior, square=True)))
+        return np.asarray(X @ factor_of(given_prior(prior, X.shape[1])))
     P = prior_factor(X, prior)
     return X if P is None else X @ P
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat.base.checks import as_choice, as_matrix, check_integer, to_numpy
+from bregmat.base.checks import as_choice, check_integer, to_numpy
 from bregmat.base.linalg import dense, eigh, unit_rows
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
@@ -27,6 +27,7 @@ from bregmat.estimators.linear_maps import (
     PRIORS,
     components_of_many,
     factor_of,
+    given_prior,
     in_span,
     inverse_within,
     points_in_prior,
@@ -408,9 +409,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         X: Any = task.X
         n, d = X.shape
         prior: Any
-        name = task.candidate.prior
+        name = task.candidate.prior or "identity"
         if name == "given":
-            prior = self._given_prior(d)
+            prior = given_prior(self.prior, d)
         else:
             codes = task.labels.codes if name == "within" and task.labels is not None else None
             is_of_directions = codes is not None and task.candidate.metric == "cosine"
@@ -422,13 +423,6 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if is_free and is_large and task.candidate.strategy == "neighbors":
             prior = Factor(pruned(X, None if prior is None else prior.G0, self.n_components or 1))
         return MetricProblem(CheckedPoints(X, task.space), prior)
-
-    def _given_prior(self, d: int) -> np.ndarray:
-        """The prior of the caller, checked."""
-        prior = as_matrix("prior", self.prior)
-        if prior.shape != (d, d):
-            raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
-        return prior
 
     def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints | None]:
         """The result; if few components are wanted and the leading ones lose accuracy, that of a map of low rank."""

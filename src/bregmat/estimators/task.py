@@ -133,7 +133,7 @@ class Task:
     learner: Any
     X: Any
     constraints: Constraints | None
-    labels: LabelGroups | None
+    labels: Any
     settings: dict[str, Any]
     previous: MatrixResult | None = None
     weight: np.ndarray | None = None

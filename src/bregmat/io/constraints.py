@@ -73,7 +73,7 @@ def read_constraints(
     2
     """
     table = read_placed_constraints(path, id_type=id_type, encoding=encoding, scores=scores)
-    return table.bounded(path, X, sample_id, random_state)
+    return table.bounded(X, sample_id, random_state)
 
 
 def read_placed_constraints(

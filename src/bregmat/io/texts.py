@@ -70,45 +70,38 @@ class Text:
         """All columns, of numbers or words; the cells of columns for which ``is_word(name)`` holds are not converted."""
         words = [name for name in self.names if is_word(name)]
         missing = {name: list(MISSING) for name in self.names if name not in words}
-        pandas = pandas_package()
+        pandas, errors = pandas_package(), pandas_package().errors
         # since version 3.1, pandas reads all numbers exactly
         is_exact = tuple(int(part) for part in pandas.__version__.split(".")[:2]) >= (3, 1)
-        with opened_text(self.path, self.encoding) as text, self._errors():
-            frame = pandas.read_csv(
-                text,
-                sep=self.delimiter,
-                decimal=self.decimal,
-                header=0 if self.has_header else None,
-                names=self.names,
-                index_col=False,
-                skipinitialspace=True,
-                dtype=dict.fromkeys(words, str),
-                na_values=missing,
-                keep_default_na=False,
-                low_memory=False,
-                **({} if is_exact else {"float_precision": "round_trip"}),
-            )
+        try:
+            with warnings.catch_warnings(), opened_text(self.path, self.encoding) as text:
+                warnings.simplefilter("error", errors.ParserWarning)
+                frame = pandas.read_csv(
+                    text,
+                    sep=self.delimiter,
+                    decimal=self.decimal,
+                    header=0 if self.has_header else None,
+                    names=self.names,
+                    index_col=False,
+                    skipinitialspace=True,
+                    dtype=dict.fromkeys(words, str),
+                    na_values=missing,
+                    keep_default_na=False,
+                    low_memory=False,
+                    **({} if is_exact else {"float_precision": "round_trip"}),
+                )
+        except (errors.ParserWarning, errors.ParserError, errors.EmptyDataError) as error:
+            self._refuse_rows(operator.gt)
+            said = str(error).rpartition("C error: ")[2].strip()
+            raise ValueError(f"{self.path}: cannot be read as a table: {said}") from error
+        except (OverflowError, MemoryError) as error:
+            raise ValueError(f"{self.path}: cannot be read as a table ({error})") from error
         if frame.empty:
             raise ValueError(f"{self.path}: a header line, but no rows")
         last = frame[self.names[-1]]
         if not may_be_short and (last.isna() | (last.astype(object) == "")).any():  # as in a short row
             self._refuse_rows(operator.lt)
         return {name: _column(frame[name]) for name in self.names}
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Convert errors and warnings of pandas to a ValueError that names the file."""
-        errors = pandas_package().errors
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", errors.ParserWarning)
-            try:
-                yield
-            except (errors.ParserWarning, errors.ParserError, errors.EmptyDataError) as error:
-                self._refuse_rows(operator.gt)
-                said = str(error).rpartition("C error: ")[2].strip()
-                raise ValueError(f"{self.path}: cannot be read as a table: {said}") from error
-            except (OverflowError, MemoryError) as error:
-                raise ValueError(f"{self.path}: cannot be read as a table ({error})") from error
 
     # ------------------------------------------------------------------ locations of rows
     @contextmanager

@@ -177,22 +177,16 @@ class KernelFunction:
 
     def diagonal(self, X: Any) -> np.ndarray:
         """``k(x, x)`` of training points."""
-        if self._is_of_products(X):
-            return _of_products(str(self.kernel), np.einsum("ij,ij->i", X, X, dtype=float), X.shape[1], self.params)
         every = np.arange(X.shape[0])
         return self.pairs(X, every, every)
-
-    def _is_of_products(self, X: Any) -> bool:
-        """Whether the kernel is a function of the scalar product of dense points."""
-        return isinstance(self.kernel, str) and self.kernel in PRODUCTS and isinstance(X, np.ndarray)
 
     def pairs(self, X: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """``k(x_i, x_j)`` for pairs of training points."""
         if self.is_precomputed:
             return np.asarray(X[i, j], dtype=float)
-        if self._is_of_products(X):
+        if isinstance(self.kernel, str) and self.kernel in PRODUCTS and isinstance(X, np.ndarray):
             products = np.einsum("ij,ij->i", X[i], X[j], dtype=float)
-            return _of_products(str(self.kernel), products, X.shape[1], self.params)
+            return _of_products(self.kernel, products, X.shape[1], self.params)
         return pair_values(lambda rows, columns: self(X[rows], X[columns]), i, j)
 
     def sq_distances(self, X: Any, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

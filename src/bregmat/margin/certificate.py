@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -103,18 +103,8 @@ class Machine:
 
     def unproven(self, dual_bound: float, *, margin_bound: float = np.nan, is_finite: bool = True) -> MarginCertificate:
         """A certificate of the dual value alone."""
-        return MarginCertificate(
-            dual=np.abs(self.x),
-            objective=np.inf,
-            upper=np.inf,
-            dual_bound=dual_bound,
-            distance=np.inf,
-            intercept=self.intercept,
-            decision=self.f,
-            max_violation=self.violation,
-            margin_bound=margin_bound,
-            is_finite=is_finite and self.problem.loss != "hard",  # a hard margin does not allow errors
-        )
+        is_finite = is_finite and self.problem.loss != "hard"  # a hard margin does not allow errors
+        return self._proven(np.inf, dual_bound, np.inf, margin_bound=margin_bound, is_finite=is_finite)
 
     # ---------------------------------------------------------------- values and intercept
     def certify(self) -> MarginCertificate:
@@ -241,7 +231,9 @@ class Machine:
             return None
         return primal, scale * float(problem.signs[known] @ x[known]) - primal - lost, distance, scale
 
-    def _proven(self, primal: float, dual: float, distance: float, scale: float = 1.0) -> MarginCertificate:
+    def _proven(
+        self, primal: float, dual: float, distance: float, scale: float = 1.0, **more: Any
+    ) -> MarginCertificate:
         """The certificate of the machine times ``scale``."""
         return MarginCertificate(
             dual=np.abs(self.x) * scale,
@@ -252,6 +244,7 @@ class Machine:
             intercept=self.intercept * scale,
             max_violation=self.violation,
             decision=self.f * scale,
+            **more,
         )
 
     # ---------------------------------------------------------------- rounding

@@ -9,7 +9,6 @@ condition is ``signs (f + b) + ridge alpha - 1 = z - s``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy
@@ -89,7 +88,9 @@ def interior_point(
             dx, db = system.solve(y * (cz / a - cs / above - g), total)
             da = y * dx
             dz, ds = (cz - z * da) / a - z, np.where(boxed, (cs + s * da) / above - s, 0.0)
-            length = min(1.0, near * _reach((a, da), (z, dz), (above, -da * boxed), (s, ds)))
+            pairs = ((a, da), (z, dz), (above, -da * boxed), (s, ds))
+            bounds = [float(np.min(-v / dv, initial=np.inf, where=dv < 0)) for v, dv in pairs]
+            length = min(1.0, near * min(bounds))
             if not is_last:
                 left = float((a + length * da) @ (z + length * dz) + (above - length * da) @ (s + length * ds))
                 centre = gap / (len(a) + np.count_nonzero(boxed)) * max(left / gap, 0.0) ** 3
@@ -146,16 +147,6 @@ def _start(problem: MarginProblem, y: np.ndarray, U: np.ndarray) -> np.ndarray:
         sums = float(a[plus].sum()), float(a[~plus].sum())
         a *= np.where(plus, min(1.0, sums[1] / sums[0]), min(1.0, sums[0] / sums[1]))
     return a
-
-
-def _reach(*pairs: Any) -> float:
-    """The largest step that leaves all numbers nonnegative; inf if no number falls."""
-    longest = np.inf
-    for v, dv in pairs:
-        falls = dv < 0
-        if falls.any():
-            longest = min(longest, float((v[falls] / -dv[falls]).min()))
-    return longest
 
 
 def _rounded(a: np.ndarray, z: np.ndarray, s: np.ndarray, U: np.ndarray, y: np.ndarray | None) -> np.ndarray:

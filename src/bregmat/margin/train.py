@@ -10,8 +10,8 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from bregmat.base.checks import as_choice, check_flag, check_limits, check_positive
-from bregmat.base.threads import single_thread_blas
-from bregmat.engine.loop import Run, RunLog, compose, repeat, returns_result
+from bregmat.base.threads import returns_result, single_thread_blas
+from bregmat.engine.loop import Run, RunLog, compose, repeat
 from bregmat.engine.problem import Proof
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.kernels.definite import IndefiniteKernelError
@@ -148,20 +148,24 @@ def trained(
     rough = 2e-3  # violation at which the exact last stage takes over
     problem.check_range()
     if isinstance(settings, MultiplicativeUpdates):
-        return _result(run_on_machine(problem, settings, tol=tol, max_iter=max_iter, log=log))
-    if problem.n <= FORMED and problem.kernel.formed is None:
-        every = np.arange(problem.n)
-        problem = replace(problem, kernel=Part(problem.kernel, every, problem.kernel.block(every, every)))
-    search = SupportSearch(
-        problem,
-        settings.violation_tol or rough,
-        goal=FINE if settings.violation_tol is None else 0.8 * settings.violation_tol,
-        rng=rng,
-        budget=int(settings.cache_mb * 1e6),
-        max_steps=np.inf if max_iter is None else max_iter,
-        late=log.is_late,
-    )
-    return _result(MarginTraining(search, settings, tol).run(log))
+        outcome = run_on_machine(problem, settings, tol=tol, max_iter=max_iter, log=log)
+    else:
+        if problem.n <= FORMED and problem.kernel.formed is None:
+            every = np.arange(problem.n)
+            problem = replace(problem, kernel=Part(problem.kernel, every, problem.kernel.block(every, every)))
+        search = SupportSearch(
+            problem,
+            settings.violation_tol or rough,
+            goal=FINE if settings.violation_tol is None else 0.8 * settings.violation_tol,
+            rng=rng,
+            budget=int(settings.cache_mb * 1e6),
+            max_steps=np.inf if max_iter is None else max_iter,
+            late=log.is_late,
+        )
+        outcome = MarginTraining(search, settings, tol).run(log)
+    proof = outcome.certificate
+    point: dict[str, Any] = {"alpha": proof.dual, "decision": proof.decision + proof.intercept}
+    return compose(MarginResult, outcome, **point)
 
 
 def settings_of(solver: Any) -> Any:
@@ -178,13 +182,6 @@ def check_gap(tol: float) -> None:
     """Raise for a relative gap of 1 or more, which every machine meets."""
     if not tol < 1:
         raise ValueError(f"tol is a relative duality gap and must be below 1; got {tol!r}.")
-
-
-def _result(run: Run) -> MarginResult:
-    """The result of a run."""
-    proof = run.certificate
-    point: dict[str, Any] = {"alpha": proof.dual, "decision": proof.decision + proof.intercept}
-    return compose(MarginResult, run, **point)
 
 
 @dataclass(eq=False)

@@ -66,13 +66,13 @@ class RowLosses:
         self.groups: list[tuple[Any, slice | np.ndarray]] = []
         self.dual_box = lower, upper = np.empty_like(bound), np.empty_like(bound)
         self.curvature_at_bound = np.empty_like(bound)
+        self._c = bound / scale
         for k, loss in enumerate(kinds):
             mask = kind == k
             if mask.any():
                 rows = slice(None) if mask.all() else np.flatnonzero(mask)
                 self.groups.append((loss, rows))
-                g, u = gamma[rows], scale[rows]
-                c = bound[rows] / u
+                c, g, u = self._c[rows], gamma[rows], scale[rows]
                 with np.errstate(all="ignore"):  # a bound of the dual weights may be infinite
                     low, high = loss.slopes(c)
                     lower[rows], upper[rows] = low * g / u, high * g / u
@@ -108,7 +108,7 @@ class RowLosses:
         for loss, rows in self.groups:
             on = np.flatnonzero(hit) if isinstance(rows, slice) else rows[hit[rows]]
             q = p[on] / self.scale[on]
-            yield loss, on, np.maximum(q, TINY) if loss.is_positive else q, self.bound[on] / self.scale[on]
+            yield loss, on, np.maximum(q, TINY) if loss.is_positive else q, self._c[on]
 
     def value(self, p: np.ndarray) -> float:
         """Total loss; infinite if a hard row is violated or a value is outside the domain of its loss."""
@@ -126,7 +126,7 @@ class RowLosses:
             if loss.is_hard:
                 continue
             scale, s = self.scale[rows], self._s[rows]
-            q, c, e = p[rows] / scale, self.bound[rows] / scale, error[rows] / scale
+            q, c, e = p[rows] / scale, self._c[rows], error[rows] / scale
             # with degree 0 only the quotient of value and bound matters, and the smaller of the two sizes counts
             near = np.minimum(np.abs(q), np.abs(c)) if loss.degree == 0 else np.abs(c)
             e = eps * (np.abs(q) + near) + e
@@ -157,7 +157,7 @@ class RowLosses:
         out = np.empty_like(mu)
         for loss, rows in self.groups:
             g, scale = self.gamma[rows], self.scale[rows]
-            out[rows] = g * loss.conjugate(mu[rows] * scale / g, self.bound[rows] / scale)
+            out[rows] = g * loss.conjugate(mu[rows] * scale / g, self._c[rows])
         return out
 
     def conjugate_sum(self, mu: np.ndarray) -> np.ndarray:
@@ -165,7 +165,7 @@ class RowLosses:
         conjugate, size = np.empty_like(mu), np.empty_like(mu)
         for loss, rows in self.groups:
             b, g, scale = self.bound[rows], self.gamma[rows], self.scale[rows]
-            m, c = mu[rows] * scale / g, b / scale
+            m, c = mu[rows] * scale / g, self._c[rows]
             conjugate[rows] = g * loss.conjugate(m, c)
             b, xi = np.abs(b), np.abs(scale * loss.at_slope(m, c))
             # the smaller size for degree 0, as in value_rounding
@@ -176,8 +176,10 @@ class RowLosses:
         """``xi(mu)``, the relaxed bound with ``d'(xi) = mu``, and its derivative, which is 0 for hard rows."""
         xi, slope = np.empty_like(mu), np.empty_like(mu)
         for loss, rows in self.groups:
-            g, scale = self.gamma[rows], self.scale[rows]
-            c = self.bound[rows] / scale
+            if loss.is_hard:
+                xi[rows], slope[rows] = self.bound[rows], 0.0
+                continue
+            c, g, scale = self._c[rows], self.gamma[rows], self.scale[rows]
             q = loss.at_slope(mu[rows] * scale / g, c)
             curvature = loss.curvature(np.maximum(q, TINY) if loss.is_positive else q, c)
             xi[rows], slope[rows] = scale * q, scale * scale / (g * curvature)

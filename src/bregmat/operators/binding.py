@@ -32,8 +32,6 @@ class PlacedPoints:
     Parameters
     ----------
     Z : ndarray or sparse array, shape (n, r)
-    rows : ndarray of int, shape (n,), optional
-        Ascending row numbers of the points in the data; by default 0 ... n-1.
     made : ndarray, shape (n, r), optional
         The sums of the absolute terms of the entries of Z; by default the absolute entries.
     floor : ndarray, shape (r,), optional
@@ -59,7 +57,6 @@ class PlacedPoints:
     def __init__(
         self,
         Z: Any,
-        rows: np.ndarray | None = None,
         *,
         made: np.ndarray | None = None,
         floor: np.ndarray | None = None,
@@ -69,7 +66,7 @@ class PlacedPoints:
         n, r = Z.shape
         made = abs(Z) if made is None else made
         is_sparse = scipy.sparse.issparse(made)
-        self.Z, self.rows, self.source = Z, rows, source
+        self.Z, self.source = Z, source
         self.column = made.max(axis=0).toarray().ravel() if is_sparse else made.max(axis=0, initial=0.0)
         self.length = np.sqrt(sq_norms(made))
         self.reach = np.ones(n) if reach is None else reach
@@ -77,22 +74,6 @@ class PlacedPoints:
         self.is_exact = floor is None
         largest = np.minimum(self.column.max(initial=0.0), self.length)
         self.lengths = np.sqrt(r) * (VANISHING * largest + self.reach * self.floor.max(initial=0.0))
-
-    def ends(self, t: Terms) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of the two points of every term."""
-        place = np.arange(self.Z.shape[0], dtype=np.int32)
-        if self.rows is not None:
-            place = np.empty(int(self.rows[-1]) + 1, dtype=np.int32)
-            place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
-        return place[t.a], place[t.b]
-
-    def of_rows(self, C: Any) -> Any:
-        """The rows of a matrix with one row for each row of the data, for these points."""
-        return C if self.rows is None else C[self.rows]
-
-    def between(self, C: Any) -> Any:
-        """The entries between these points of a matrix of order of the data."""
-        return C if self.rows is None else C[self.rows][:, self.rows]
 
     def source_sums(self, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> Any:
         """``x_a + sign x_b`` of the source for positions a, b (k,) and signs (k, 1), shape (k, d)."""
@@ -218,9 +199,9 @@ def bind(
     constraints : Constraints
         In row numbers of the data.
     points : PlacedPoints or ndarray, shape (n, r)
-        The touched points, or all points. An array counts as data.
+        An array counts as data.
     terms : Terms, optional
-        ``constraints.terms()``, if they have been computed.
+        The terms of the constraints with positions among the points; by default, points are all data.
     are_terms : bool
         Whether an array holds the vectors of the terms themselves, shape (n_terms, r), which are exact.
     """
@@ -264,7 +245,7 @@ def _rank_one_terms(t: Terms, points: PlacedPoints | np.ndarray) -> tuple[RankOn
     """
     if not isinstance(points, PlacedPoints):
         return RankOneRows(points), None
-    Z, sign, (a, b) = points.Z, t.sign, points.ends(t)
+    Z, sign, a, b = points.Z, t.sign, np.asarray(t.a, np.int32), np.asarray(t.b, np.int32)
     second = np.where(sign == 0, a, b)
     op: RankOneRows | PairGraph
     if len(a) > len(Z) and len(a) * Z.shape[1] > MIN_PAIR_ENTRIES:
@@ -338,8 +319,7 @@ def _bound_matrices(
     for row in whole:
         C = constraints.matrix(row)
         if isinstance(C, LowRankMatrix):  # C = V diag(w) V': the vectors V' Z
-            V = points.of_rows(C.vectors)
-            vectors, error = V.T @ Z, points.of_sums(V)
+            vectors, error = C.vectors.T @ Z, points.of_sums(C.vectors)
             vectors[_is_rounding(vectors, error)] = 0.0
             owners.append(row)
             sums.append((vectors, error, C.weights))
@@ -351,7 +331,6 @@ def _bound_matrices(
         if C is None:
             A = Z.T @ Z
         else:
-            C = points.between(C)
             A = Z.T @ (C @ Z)
             if _is_rounding(A, points.of_congruence(C)).all():
                 A = np.zeros_like(A)
@@ -382,7 +361,7 @@ def row_errors(operator: Operator, constraints: Constraints, terms: Terms, point
         return None
     squares, constant = np.zeros(c), np.zeros(c)
     is_zero = (operator.norms() == 0) & (constraints.bound != 0)  # 0 <= 0 holds
-    length, (a, b) = points.length, points.ends(t)
+    length, a, b = points.length, t.a, t.b
     is_formed = np.ones(len(t.row), bool)  # from the data before they are mapped; a point alone counts as formed, too
     if len(t.row) and not points.is_exact:
         size = length[a] + np.abs(t.sign) * length[b]  # from before the points were centred
@@ -403,12 +382,10 @@ def row_errors(operator: Operator, constraints: Constraints, terms: Terms, point
     for row in whole:
         C = constraints.matrix(row)
         if isinstance(C, LowRankMatrix):
-            V = points.of_rows(C.vectors)
-            size = np.abs(V).T @ length
+            size = np.abs(C.vectors).T @ length
             squares[row] = np.abs(C.weights) @ size**2
-            constant[row] = _size_of_sum(V.T @ Z, C.weights, size) if is_zero[row] else 0.0
+            constant[row] = _size_of_sum(C.vectors.T @ Z, C.weights, size) if is_zero[row] else 0.0
         elif C is not None:
-            C = points.between(C)
             constant[row] = MATRIX_ROUNDINGS * EPS * float(length @ (abs(C) @ length))
             constant[row] += np.linalg.norm(Z.T @ (C @ Z)) if is_zero[row] else 0.0
     constant = np.where(is_zero, constant, constant + VANISHING**2 * squares)

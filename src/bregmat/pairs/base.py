@@ -30,6 +30,12 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
     callback: Any = None
     random_state: Any = None
     _left_out: tuple[str, ...] = ()  # parameters that are missing in the file that the learner was loaded from
+    _settings: ClassVar[tuple[str, ...]] = (
+        "slack_weight",
+        "solver",
+        "tol",
+        "max_iter",
+    )  # those of the MetricLearner inside
     _tuple_size: ClassVar[int | None] = PAIRS  # size of the tuples to predict on; None: any
 
     @property
@@ -112,6 +118,10 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         for part in blocks(len(i), points.shape[1], CHUNK):
             out[part] = np.linalg.norm(np.asarray(mapped(points[i[part]] - points[j[part]])), axis=1)
         return out
+
+    def _learner(self, prior: Any = "identity") -> MetricLearner:
+        """The MetricLearner that solves the problem."""
+        return MetricLearner(strategy="random", prior=prior, **{name: getattr(self, name) for name in self._settings})
 
     def _learn(self, learner: MetricLearner, points: Any, constraints: Constraints) -> None:
         """Fit a MetricLearner to constraints and take over its attributes, also those that it keeps after an interrupt."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -15,7 +15,6 @@ from bregmat.base.linalg import eigh
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.engine.loop import Solver
-from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled, validated
 from bregmat.estimators.linear_maps import inverse_covariance
 from bregmat.from_labels.labels import constraints_from_labels
@@ -34,8 +33,6 @@ class ItmlProblem(IndexedMetric):
     prior: Any
     solver: Any
     bounds_: np.ndarray
-    divergence: ClassVar[str] = "logdet"
-    loss: ClassVar[None] = None  # the default of the divergence, relative slack
 
     @property
     def slack_weight(self) -> float:
@@ -50,11 +47,7 @@ class ItmlProblem(IndexedMetric):
                 "`prior` must be 'identity', 'covariance', 'random' or a numpy array of shape (n_features, n_features); "
                 f"got {self.prior!r}."
             )
-        self._learner("identity")._check_parameters()
-
-    def _learner(self, prior: Any) -> MetricLearner:
-        settings = {name: getattr(self, name) for name in ("max_iter", "tol", "solver")}
-        return MetricLearner(strategy="random", slack_weight=self.slack_weight, prior=prior, **settings)
+        self._learner()._check_parameters()
 
     def _prior_of(self, points: Any) -> Any:
         """The prior for a MetricLearner; raises ``LinAlgError`` (a ValueError) if it is not positive definite."""

@@ -13,7 +13,6 @@ from bregmat.base.checks import as_column, check_positive
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.engine.loop import Solver
-from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled
 from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
 from bregmat.objective.losses import Loss
@@ -106,6 +105,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
     preprocessor: Preprocessor | None = None
 
     _tuple_size = None
+    _settings = (*TupleClassifier._settings, "divergence", "n_components", "loss", "warm_start")
 
     def fit(
         self,
@@ -188,11 +188,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
                 'prior must be "auto", "identity", "variance", "covariance" or a (d, d) array, for tuples have no classes; '
                 f"got {self.prior!r}."
             )
-        self._learner(self.prior)._check_parameters()
-
-    def _learner(self, prior: Any) -> MetricLearner:
-        names = ("divergence", "n_components", "slack_weight", "loss", "solver", "tol", "max_iter", "warm_start")
-        return MetricLearner(strategy="random", prior=prior, **{name: getattr(self, name) for name in names})
+        self._learner()._check_parameters()
 
     def _rows(
         self, tuples: PointTuples, signs: np.ndarray, weight: Any, bounds: Any, margin: Any, prior: Any

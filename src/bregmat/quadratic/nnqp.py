@@ -10,8 +10,8 @@ import numpy as np
 
 from bregmat.base.checks import check_limits
 from bregmat.base.linalg import cholesky, cholesky_solve
-from bregmat.base.threads import single_thread_blas, take_interrupt
-from bregmat.engine.loop import Run, RunLog, compose, returns_result, solve
+from bregmat.base.threads import returns_result, single_thread_blas, take_interrupt
+from bregmat.engine.loop import Run, RunLog, compose, solve
 from bregmat.engine.problem import Proof
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.kernels.definite import check_definite

@@ -10,23 +10,26 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.threads import STEERING
 from bregmat.certificates.result import MatrixResult
-from bregmat.engine.loop import STEERING
 from bregmat.engine.result import Result
 from bregmat.nearest import is_for_blocks
-from bregmat.verification import (  # noqa: F401 - each registers its kinds of result
-    correlation_input,
-    correlations,
-    cuts,
-    machines,
-    matrices,
-    programs,
-    semidefinite,
-    softmax,
-    vectors,
-)
+from bregmat.verification.correlations import CorrelationVerifier, ShrinkVerifier
+from bregmat.verification.cuts import CutVerifier
 from bregmat.verification.extended import numbers
-from bregmat.verification.figures import MissingArguments, Verification, own_figures, recompute
+from bregmat.verification.machines import MachineVerifier
+from bregmat.verification.matrices import MatrixVerifier
+from bregmat.verification.programs import ProgramVerifier
+from bregmat.verification.report import Verification, own_figures
+from bregmat.verification.semidefinite import SemidefiniteVerifier, UnfoldVerifier
+from bregmat.verification.softmax import SoftmaxVerifier
+from bregmat.verification.vectors import BoostVerifier, DistributionVerifier
+from bregmat.verification.verifier import MissingArguments, Verifier
+
+KINDS: list[type[Verifier]] = [MatrixVerifier, SemidefiniteVerifier, UnfoldVerifier, SoftmaxVerifier]
+KINDS += [CorrelationVerifier, ShrinkVerifier, CutVerifier]
+KINDS += [DistributionVerifier, BoostVerifier, ProgramVerifier, MachineVerifier]
+VERIFIERS = {verifier.kind: verifier for verifier in KINDS}
 
 __all__ = ["Verification", "verify"]
 
@@ -87,13 +90,16 @@ def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
     if not isinstance(getattr(result, "dual", np.zeros(0)), np.ndarray):  # columns that stay with sharded rows
         result = replace(result, dual=np.asarray(result.dual), values=np.asarray(result.values))
     report = own_figures(result)
+    verifier = next((VERIFIERS[kind] for kind in type(result).__mro__ if kind in VERIFIERS), None)
+    if verifier is None:
+        raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
     problem = {name: value for name, value in (arguments or result.call or {}).items() if name not in STEERING}
     if is_for_blocks(None, None, *problem.values()):
         report.unchecked.append("constraints and points that are not in memory are not read: pass them as arrays")
         return report
     try:
         with np.errstate(all="ignore"):
-            recompute(result, problem, report)
+            verifier(problem, result).run(report)
     except MissingArguments as missing:
         if arguments:
             raise

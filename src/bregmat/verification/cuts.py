@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -11,48 +12,95 @@ import scipy
 
 from bregmat.applications.cut.result import CutResult
 from bregmat.engine.status import Status
-from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text, unit_of
-from bregmat.verification.figures import Verification, check_arguments, recompute
+from bregmat.verification.extended import arithmetic, eigenvalues, numbers, unit_of
+from bregmat.verification.verifier import Verifier
 
 ROOM = 1e-9  # of the heaviest free vertex: rounding of the weights and the target
 
 
-@recompute.register
-def _(result: CutResult, problem: Any, report: Verification) -> None:
-    check_arguments(problem, "the argument graph of balanced_cut", "graph")
-    graph = problem["graph"]
-    if hasattr(graph, "adjacency"):
-        import networkx
+class CutVerifier(Verifier):
+    """The weight of the edges between two balanced sides of a graph."""
 
-        graph = networkx.to_scipy_sparse_array(graph, weight="weight", format="csr", dtype=float)
-    A = scipy.sparse.csr_array(graph, dtype=float, copy=True)
-    A.sum_duplicates()  # an edge may be given as several entries
-    A = A.tocoo()
-    n, labels = A.shape[0], np.asarray(result.labels)
-    if len(labels) != n:
-        raise ValueError(f"the result has {len(labels)} vertices; the graph has {n}.")
-    sides = _Sides(n, problem)
-    if not np.isin(labels, (0, 1)).all() or (labels != sides.fixed)[sides.fixed >= 0].any():
-        report.problem("a vertex is on no side, or not on the side to which it is fixed", Status.UNKNOWN)
-    if abs(sides.excess(labels)) > sides.heaviest / 2:
-        report.problem("the weights of the sides are not balanced", Status.UNKNOWN)
-    cut = math.fsum(A.data[labels[A.row] != labels[A.col]]) / 2
-    total = math.fsum(A.data) / 2
-    report.compare("cut", cut, 1e-13 * total)
-    report.compare("imbalance", float(2 * abs(sides.excess(labels))), 1e-13 * float(sides.total))
-    report.compare("unit", cut or 1.0, 1e-13 * total)
-    relaxed = cut if sides.only else _relaxation(A, result.dual, sides, report)
-    if relaxed is None:
-        return
-    allowed = 1e-12 * total
-    report.figures["relaxation_bound"] = (result.relaxation_bound, relaxed)
-    if not result.relaxation_bound <= relaxed + allowed:
-        report.problem(f"the dual weights prove {relaxed:.9g} and not {result.relaxation_bound:.9g} as a bound")
-    bound = max(min(_rounded_up(A, relaxed - allowed, sides.n_side), cut), 0.0)
-    report.bound_from_below("lower_bound", bound, allowed + 1e-9 * cut)
-    if report.claimed is Status.OPTIMAL and not cut - bound <= (result.tol * 1.001 + 1e-12) * cut + 2 * allowed:
-        report.problem(f"OPTIMAL is claimed: the cut is {cut:.9g}, and {bound:.9g} is proven", Status.FEASIBLE)
-    report.figures["gap"] = (result.gap, (cut - bound) / cut if cut > 0 else 0.0)
+    kind = CutResult
+    wanted, required = "the argument graph of balanced_cut", "graph"
+
+    def __init__(self, arguments: Mapping[str, Any], result: CutResult) -> None:
+        super().__init__(arguments, result)
+        graph = arguments["graph"]
+        if hasattr(graph, "adjacency"):
+            import networkx
+
+            graph = networkx.to_scipy_sparse_array(graph, weight="weight", format="csr", dtype=float)
+        A = scipy.sparse.csr_array(graph, dtype=float, copy=True)
+        A.sum_duplicates()  # an edge may be given as several entries
+        self.A, self.labels = A.tocoo(), np.asarray(result.labels)
+        if len(self.labels) != A.shape[0]:
+            raise ValueError(f"the result has {len(self.labels)} vertices; the graph has {A.shape[0]}.")
+        self.sides, self.real = _Sides(A.shape[0], arguments), arithmetic(60.0 * len(result.dual) ** 3)
+
+    def compare_figures(self, is_feasible: bool) -> None:
+        """Compare the weights of the sides and of the cut, and the bound."""
+        result, report, A, labels, sides = self.result, self.report, self.A, self.labels, self.sides
+        if not np.isin(labels, (0, 1)).all() or (labels != sides.fixed)[sides.fixed >= 0].any():
+            self.refuse("a vertex is on no side, or not on the side to which it is fixed")
+        if abs(sides.excess(labels)) > sides.heaviest / 2:
+            self.refuse("the weights of the sides are not balanced")
+        cut, total = math.fsum(A.data[labels[A.row] != labels[A.col]]) / 2, math.fsum(A.data) / 2
+        report.compare("cut", cut, 1e-13 * total)
+        report.compare("imbalance", float(2 * abs(sides.excess(labels))), 1e-13 * float(sides.total))
+        report.compare("unit", cut or 1.0, 1e-13 * total)
+        relaxed = cut if sides.only else self._relaxation()
+        if relaxed is None:
+            return
+        allowed = 1e-12 * total
+        report.figures["relaxation_bound"] = (result.relaxation_bound, relaxed)
+        if not result.relaxation_bound <= relaxed + allowed:
+            report.problem(f"the dual weights prove {relaxed:.9g} and not {result.relaxation_bound:.9g} as a bound")
+        bound = max(min(_rounded_up(A, relaxed - allowed, sides.n_side), cut), 0.0)
+        report.bound_from_below("lower_bound", bound, allowed + 1e-9 * cut)
+        if report.claimed is Status.OPTIMAL and not cut - bound <= (result.tol * 1.001 + 1e-12) * cut + 2 * allowed:
+            report.problem(f"OPTIMAL is claimed: the cut is {cut:.9g}, and {bound:.9g} is proven", Status.FEASIBLE)
+        report.figures["gap"] = (result.gap, (cut - bound) / cut if cut > 0 else 0.0)
+
+    def _relaxation(self) -> float | None:
+        """``base + (size min(lam, 0) - sum y) / 4`` with lam the smallest eigenvalue of ``L + diag(y)`` on vectors orthogonal to a.
+
+        L is the Laplacian of the signed graph in which the terminal stands for the fixed vertices: edges of those on side 0 count
+        negatively there, and ``base`` is the weight of the edges that are cut if all free vertices are on side 1.
+        """
+        largest = 3000  # number of vertices up to which the bound is recomputed, with a dense Laplacian
+        A, y, sides, report, real = self.A, self.result.dual, self.sides, self.report, self.real
+        free = np.flatnonzero(sides.fixed < 0)
+        m, middle, width = len(free), (sides.low + sides.high) / 2, (sides.high - sides.low) / 2
+        has_terminal = bool(m < len(sides.fixed) or middle != 0)
+        size, n_slack = len(y), len(y) - m - has_terminal
+        if not (n_slack == 2 or (n_slack == 1 and sides.n_values <= 2) or (n_slack == 0 and sides.n_values == 1)):
+            report.problem(f"there are {size} multipliers for {m} free vertices", Status.FEASIBLE)
+            return None
+        if max(size, A.shape[0]) > largest:
+            report.unchecked.append(f"the bound was not recomputed: {A.shape[0]} vertices are more than {largest}")
+            return None
+        place = np.where(sides.fixed < 0, np.cumsum(sides.fixed < 0) - 1, m)
+        sign = np.where(sides.fixed == 0, -1, 1)
+        row, column = place[A.row], place[A.col]
+        W, y = np.zeros((size, size), dtype=real), y.astype(real)
+        np.add.at(W, (row, column), A.data * (sign[A.row] * sign[A.col]))
+        W[np.diag_indices(size)] = 0
+        M = np.diag(W.sum(axis=1) + y) - (W + W.T) / 2
+        is_zero = sides.fixed == 0
+        value = 2 * math.fsum(A.data[is_zero[A.row] != is_zero[A.col]]) - float(y.sum())
+        top = float(np.sqrt(np.sum(M * M)))  # at least all eigenvalues
+        if top > 0.0:
+            weights: list[Fraction] = (
+                [sides.weights[i] for i in free] + [-middle] * has_terminal + [width / 2 * (3 - n_slack)] * n_slack
+            )
+            a = np.array([real(w.numerator) / real(w.denominator) for w in weights])
+            a /= np.sqrt(np.sum((a / np.abs(a).max()) ** 2)) * np.abs(a).max()
+            v = M @ a
+            P = M - np.outer(a, v) - np.outer(v, a) + (a @ v + real(top)) * np.outer(a, a)  # a has the eigenvalue `top`
+            low = float(eigenvalues((P + P.T) / 2)[0]) - unit_of(real) * size * top
+            value += size * min(low, 0.0)
+        return value / 4
 
 
 class _Sides:
@@ -96,48 +144,6 @@ class _Sides:
         """The weight of side 1 minus its target."""
         ones = sum(w for w, side in zip(self.raw, labels, strict=True) if side == 1)
         return ones - self.target * self.total
-
-
-def _relaxation(A: Any, y: np.ndarray, sides: _Sides, report: Verification) -> float | None:
-    """``base + (size min(lam, 0) - sum y) / 4`` with lam the smallest eigenvalue of ``L + diag(y)`` on vectors orthogonal to a.
-
-    L is the Laplacian of the signed graph in which the terminal stands for the fixed vertices: edges of those on side 0 count
-    negatively there, and ``base`` is the weight of the edges that are cut if all free vertices are on side 1.
-    """
-    largest = 3000  # number of vertices up to which the bound is recomputed, with a dense Laplacian
-    free = np.flatnonzero(sides.fixed < 0)
-    m, middle, width = len(free), (sides.low + sides.high) / 2, (sides.high - sides.low) / 2
-    has_terminal = bool(m < len(sides.fixed) or middle != 0)
-    size, n_slack = len(y), len(y) - m - has_terminal
-    if not (n_slack == 2 or (n_slack == 1 and sides.n_values <= 2) or (n_slack == 0 and sides.n_values == 1)):
-        report.problem(f"there are {size} multipliers for {m} free vertices", Status.FEASIBLE)
-        return None
-    if max(size, A.shape[0]) > largest:
-        report.unchecked.append(f"the bound was not recomputed: {A.shape[0]} vertices are more than {largest}")
-        return None
-    real = arithmetic(60.0 * size**3)
-    report.precision = precision_text(real)
-    place = np.where(sides.fixed < 0, np.cumsum(sides.fixed < 0) - 1, m)
-    sign = np.where(sides.fixed == 0, -1, 1)
-    row, column = place[A.row], place[A.col]
-    W, y = np.zeros((size, size), dtype=real), y.astype(real)
-    np.add.at(W, (row, column), A.data * (sign[A.row] * sign[A.col]))
-    W[np.diag_indices(size)] = 0
-    M = np.diag(W.sum(axis=1) + y) - (W + W.T) / 2
-    is_zero = sides.fixed == 0
-    value = 2 * math.fsum(A.data[is_zero[A.row] != is_zero[A.col]]) - float(y.sum())
-    top = float(np.sqrt(np.sum(M * M)))  # at least all eigenvalues
-    if top > 0.0:
-        weights: list[Fraction] = (
-            [sides.weights[i] for i in free] + [-middle] * has_terminal + [width / 2 * (3 - n_slack)] * n_slack
-        )
-        a = np.array([real(w.numerator) / real(w.denominator) for w in weights])
-        a /= np.sqrt(np.sum((a / np.abs(a).max()) ** 2)) * np.abs(a).max()
-        v = M @ a
-        P = M - np.outer(a, v) - np.outer(v, a) + (a @ v + real(top)) * np.outer(a, a)  # a has the eigenvalue `top`
-        low = float(eigenvalues((P + P.T) / 2)[0]) - unit_of(real) * size * top
-        value += size * min(low, 0.0)
-    return value / 4
 
 
 def _rounded_up(A: Any, bound: float, n_side: int | None) -> float:

@@ -14,6 +14,7 @@ import scipy
 from bregmat.base.checks import to_numpy
 
 LONG = np.longdouble
+LONG_EPS = float(np.finfo(LONG).eps)
 MOST_LONG = 3e8  # operations that are done in extended precision: about a second
 
 

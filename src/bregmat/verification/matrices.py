@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,53 +19,111 @@ from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.row_losses import WeightedBounds
 from bregmat.verification import extended
-from bregmat.verification.extended import numbers
-from bregmat.verification.figures import (
-    EXACT,
-    Verification,
-    allowance,
-    check_arguments,
-    check_dual,
-    recompute,
-    with_right_signs,
-)
+from bregmat.verification.extended import LONG, is_semidefinite, numbers
 from bregmat.verification.prior import DecomposedPrior
+from bregmat.verification.verifier import ROUNDINGS, RowVerifier, allowance
 from bregmat.verification.written_losses import WrittenLosses, distance, least_of_lagrangian
-from bregmat.verification.written_rows import NOISE, WrittenRows
+from bregmat.verification.written_rows import WrittenRows
 
+NOISE = 32.0  # rounding errors that a proof of infeasibility may contain
 MAX_COLUMNS = 300  # columns of data up to which the learned matrix is read from its map B; above, from the factor
 WORTH = 10.0  # a proof of infeasibility must exceed the effect of rounding of the prior's range by this factor
-OPTIONS = "prior X constraints divergence loss slack_weight"
 
 
-@recompute.register
-def _(result: MatrixResult, problem: Any, report: Verification) -> None:
-    Recomputation(problem, result).report(report)
+class MatrixRowVerifier(RowVerifier):
+    """A problem over matrices ``P M P'`` with M semidefinite and a basis P (N, r), and the rows of :class:`bregmat.Constraints`."""
+
+    P: np.ndarray
+    B: np.ndarray | None = None  # map from the data to the factor, if the rows of data are exact
+    claimed: np.ndarray  # the factor of the result
+    point_eps: float  # relative rounding of its entries
+    divergence: Any = None
+    keeps_rank = False  # whether M is positive definite
+
+    def bind(self, rows: WrittenRows, prior: tuple[np.ndarray, float], loss: Any) -> None:
+        """Set the rows, their units in terms of the eigenvalues and the scale of the prior, and their losses."""
+        self.rows, self.constraints, c = rows, rows.constraints, rows.constraints.n_constraints
+        if len(self.result.dual) != c:
+            raise ValueError(f"the result has {len(self.result.dual)} dual weights but there are {c} constraints.")
+        weight: Any = self.arguments.get("slack_weight", np.inf)
+        weight = as_column("slack_weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True)
+        self.gamma = weight * self.constraints.weight
+        self.hard, self.unit = np.isinf(self.gamma), rows.units(*prior)
+        bounds = (self.constraints.bound, self.constraints.sense, self.gamma, self.unit)
+        self.losses = WrittenLosses(WeightedBounds(self.divergence, *bounds), loss)
+        self.bound, self.sense = self.losses.bound, self.losses.sense
+
+    def check_claims(self) -> bool:
+        """Compare the ratio of the largest and the smallest finite slack weight."""
+        soft = self.gamma[~self.hard]
+        span = float(soft.max() / soft.min()) if len(soft) else 1.0
+        self.report.compare("weight_span", span, HALF_DIGITS * span)
+        return True
+
+    def check_contradiction(self) -> None:
+        """Check that ``S = sum y_i A_i`` is semidefinite and ``y . b`` negative: then ``0 <= <S, M> <= y . b < 0``.
+
+        If M must be positive definite, ``y . b = 0`` suffices.
+        """
+        y, b = self.mu, self.constraints.bound
+        roundings = NOISE * np.count_nonzero(y) * EPS
+        total, size = float(y.astype(LONG) @ b.astype(LONG)), float(np.abs(y) @ np.abs(b))
+        self.report.figures["y . b"] = (np.nan, total)
+        if y[~self.hard].any():
+            self.refuse("the proof uses soft constraints")
+        self.check_conflict(self.result.conflict, np.flatnonzero(y), len(b))
+        S, N = self.rows.adjoint(y), self.rows.adjoint(y, absolute=True)
+        share, more = self.rounding_of_proof(N, total)
+        if not is_semidefinite(S + more, N + more, roundings + share):
+            self.refuse("the weighted sum of the constraints is not positive semidefinite")
+        is_singular = self.keeps_rank and size == 0 and float(np.trace(S)) > 1e3 * roundings * float(np.trace(N))
+        if not (total < -roundings * size or is_singular):
+            self.refuse(f"the weighted sum of the bounds is {total:.3g}, which is not below 0")
+
+    def rounding_of_proof(self, N: np.ndarray, total: float) -> tuple[float, Any]:
+        """Rounding error of ``S = sum y_i A_i`` due to the basis, as a multiple of ``N = sum |y_i| |A_i|`` and a matrix."""
+        return 0.0, 0.0
+
+    def rounding_of_values(self) -> Any:
+        """Rounding of the values that the result shows, beside that of the recomputed ones."""
+        return 0.0
+
+    def lifted(self) -> np.ndarray:
+        """Rows of the factor of the result at the touched points."""
+        return np.asarray(self.claimed[self.rows.touched])
+
+    def check_rows(self) -> bool:
+        """Compare values and violations of the rows; whether the hard rows are met, and their values are more than rounding."""
+        G, report = self.lifted(), self.report
+        self.p, self.noise = self.rows.values(G, self.B)
+        is_feasible = self.compare_rows(self.p, self.noise, self.rounding_of_values() / ROUNDINGS)
+        own = self.rows.values(G, self.B, self.point_eps)[1]
+        vague = np.flatnonzero(self.hard & self.rows.is_uncertain(self.p, own, self.unit))
+        text = "".join(
+            f"constraint {row}: its value is nothing but rounding of what it is made of" for row in vague[:1]
+        )
+        return report.check_feasible(not len(vague), text) and is_feasible
 
 
-class Recomputation:
+class MatrixVerifier(MatrixRowVerifier):
     """A problem (P), built again from the arguments of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric`.
 
     P (N, r) is a basis of the range of the prior with orthogonal columns. The prior is ``P diag(l) P'``, the learned matrix
     ``P F F' P'``, and points X have the coordinates ``X P``.
-
-    Parameters
-    ----------
-    arguments : mapping
-        ``prior`` and ``constraints`` for a kernel; ``X``, ``constraints`` and optionally ``prior`` for a metric; ``divergence``,
-        ``loss`` and ``slack_weight`` if they are not the defaults.
-    result : MatrixResult
     """
 
+    kind = MatrixResult
+    wanted = "the arguments of nearest_kernel (prior, constraints, ...) or nearest_metric (X, constraints, ...)"
+    required, optional = "prior constraints | X constraints", "divergence loss slack_weight"
+
     def __init__(self, arguments: Mapping[str, Any], result: MatrixResult) -> None:
-        wanted = "the arguments of nearest_kernel (prior, constraints, ...) or nearest_metric (X, constraints, ...)"
-        check_arguments(arguments, wanted, "prior constraints", "X constraints", known=OPTIONS.split())
-        self.result, self.constraints = result, arguments["constraints"]
-        if not isinstance(self.constraints, Constraints):
-            raise TypeError(f"constraints must be Constraints; got {type(self.constraints).__name__}.")
+        super().__init__(arguments, result)
+        constraints = arguments["constraints"]
+        if not isinstance(constraints, Constraints):
+            raise TypeError(f"constraints must be Constraints; got {type(constraints).__name__}.")
         self.divergence = DIVERGENCES.resolve(arguments.get("divergence", "logdet"))
+        self.keeps_rank, self.data = self.divergence.keeps_rank, None
         self.is_metric = "X" in arguments
-        check_dual(result, self.constraints)
         self.points: Any = as_points("X", arguments["X"]) if self.is_metric else None
         prior: Any = arguments.get("prior")
         if isinstance(prior, Factor) and isinstance(prior.G0, CheckedPoints):  # of a learner
@@ -76,32 +133,29 @@ class Recomputation:
         elif prior is None and not self.is_metric:
             raise TypeError("prior must be a matrix or a Factor; got None.")
         n = (prior.G0 if isinstance(prior, Factor) else prior).shape[0] if self.points is None else self.points.shape[0]
-        self.constraints.check_range(n)
-        order, c = len(result.coordinates.t0), self.constraints.n_constraints
+        constraints.check_range(n)
+        order, c = len(result.coordinates.t0), constraints.n_constraints
         within = order if prior is None else min(np.shape(prior.G0)) if isinstance(prior, Factor) else len(prior)
         self.real = extended.arithmetic(60.0 * max(order, within) ** 3 + 4.0 * c * order**2)
         self.eps = extended.unit_of(self.real)
-        self.prior = DecomposedPrior(prior, self.divergence, self.points, self.constraints, order, self.real)
-        self.P, self.l = self.prior.P, self.prior.l
+        self.prior = DecomposedPrior(prior, self.divergence, self.points, constraints, order, self.real)
+        P, self.l = self.prior.P, self.prior.l
+        self.P = P
         # Differences of data are exact; differences of rows of the learned factor may be rounding.
-        self.data: np.ndarray | None = None
-        if self.is_metric and len(self.P) <= MAX_COLUMNS and not scipy.sparse.issparse(self.points):
+        if self.is_metric and len(P) <= MAX_COLUMNS and not scipy.sparse.issparse(self.points):
             self.data = np.asarray(self.points)
         elif isinstance(prior, Factor) and not self.is_metric and prior.G0.shape[1] <= MAX_COLUMNS:
             self.data = numbers(prior.G0)
-        factors = None if self.data is None else (self.data, self.P if self.is_metric else self.prior.map)
-        self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.floor, factors)
-        weight: Any = arguments.get("slack_weight", np.inf)
-        weight = as_column("slack_weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True)
-        self.gamma = weight * self.constraints.weight
-        self.hard, self.unit = np.isinf(self.gamma), self.rows.units(self.l, result.coordinates.scale)
-        bounds = WeightedBounds(self.divergence, self.constraints.bound, self.constraints.sense, self.gamma, self.unit)
-        self.losses = WrittenLosses(bounds, arguments.get("loss"))
+        factors = None if self.data is None else (self.data, P if self.is_metric else self.prior.map)
+        rows = WrittenRows(constraints, P, self.points, self.prior.floor, factors)
+        self.bind(rows, (self.l, result.coordinates.scale), arguments.get("loss"))
+        # mapped points are computed in float64 where the map of the data is not used
+        self.point_eps = EPS if self.is_metric and self.data is None else self.eps
 
     @cached_property
     def F(self) -> np.ndarray:
         """The learned matrix in the basis, as a factor (r, k)."""
-        if self.is_metric and self.P.shape[0] != self.P.shape[1] and self.P.shape[0] > 300:
+        if self.is_metric and self.P.shape[0] != self.P.shape[1] and self.P.shape[0] > MAX_COLUMNS:
             return np.asarray(self.result.transform(self.P.T.astype(float))).astype(self.real)
         if not self.is_metric and self.B is not None and self.prior.map is not None:
             # G0 B = P F with P = G0 map, whose columns are orthogonal
@@ -129,20 +183,9 @@ class Recomputation:
             raise ValueError(f"the result has {len(factor)} rows; the problem has {len(self.P)}.")
         return factor.astype(self.real)
 
-    def _check_factor(self, report: Verification) -> None:
-        """Check that the factor of a learned kernel is ``G0 B`` up to rounding."""
-        if self.is_metric or self.data is None or self.B is None:
-            return
-        factor, size = np.asarray(self.result.factor), (np.abs(self.data) @ np.abs(self.B)).max(axis=1, initial=0.0)
-        if (
-            factor.shape != self.claimed.shape
-            or not (np.abs(factor - self.claimed) <= HALF_DIGITS * size[:, None]).all()
-        ):
-            report.problem("the factor is not that of the learned matrix", Status.UNKNOWN)
-
     def outside(self) -> float:
         """Relative size of the part of the learned matrix outside of the prior's range; 0 if it is rounding of the prior."""
-        if self.is_metric and self.P.shape[0] > 300:
+        if self.is_metric and self.P.shape[0] > MAX_COLUMNS:
             return 0.0
         claimed, P = (self.prior.row_scale * x for x in (self.claimed, self.P))
         size = float(np.abs(claimed).max(initial=0.0)) or 1.0
@@ -156,11 +199,10 @@ class Recomputation:
         """Rows of the factor of the result at the touched points."""
         if not self.is_metric:
             return self.claimed[self.rows.touched]
-        if scipy.sparse.issparse(self.points) or self.P.shape[0] > 300:
+        if scipy.sparse.issparse(self.points) or self.P.shape[0] > MAX_COLUMNS:
             return np.asarray(self.result.transform(self.points[self.rows.touched])).astype(self.real)
-        return self.points[self.rows.touched].astype(self.real) @ self.claimed
+        return np.asarray(self.points[self.rows.touched].astype(self.real) @ self.claimed)
 
-    # ------------------------------------------------------------------ the figures
     def distance(self) -> float:
         """``D(M, diag(l))``."""
         return distance(self.divergence, self.F @ self.F.T, self.l)
@@ -191,86 +233,70 @@ class Recomputation:
         return worth, self.rows.objective_change_from_rotation(mu, (self.F @ self.F.T).astype(float), self.prior.turned)
 
     # ------------------------------------------------------------------ the report
-    def report(self, report: Verification) -> None:
-        """Compare all figures of the result."""
-        result = self.result
-        report.precision = extended.precision_text(self.real)
-        mu = np.asarray(result.dual, dtype=float)
-        if not np.isfinite(mu).all():
-            report.problem("the dual weights are not finite", Status.UNKNOWN)
-            return
+    def check_claims(self) -> bool:
+        """Compare attributes that repeat arguments, and the rank."""
+        if self.result.singular is not None:
+            self.report.unchecked.append("that only singular matrices meet some constraints was not recomputed")
         is_factor = self.data is not None and not self.is_metric and self.prior.map is not None
-        if is_factor and len(self.l) < len(result.coordinates.t0):
+        if is_factor and len(self.l) < len(self.result.coordinates.t0):
             # the result keeps short directions of the factor that are rounding in the decomposition here
-            report.unchecked.append("the rank of the prior's factor is not known in this precision")
-            return
-        mu = with_right_signs(mu, self.losses.sense, report)
-        if result.singular is not None:
-            report.unchecked.append("that only singular matrices meet some constraints was not recomputed")
-        if report.claimed is Status.INFEASIBLE:
-            turning, keeps_rank = partial(self._turning, mu), self.divergence.keeps_rank
-            self.rows.check_contradiction(mu, self.hard, result.conflict, report, turning, keeps_rank)
-            return
+            self.report.unchecked.append("the rank of the prior's factor is not known in this precision")
+            return False
+        return super().check_claims()
+
+    def check_point(self) -> bool:
+        """Whether the matrix is finite, and its factor is ``G0 B`` up to rounding."""
         if not np.isfinite(self.claimed).all():
-            report.problem("the matrix is not finite", Status.UNKNOWN)
-            return
-        self._check_factor(report)
-        p, noise = self.rows.values(self.lifted(), self.B)
-        excess = self.losses.excess(p)
-        is_feasible = self._report_rows(p, noise, excess, report)
+            return self.refuse("the matrix is not finite")
+        if not self.is_metric and self.data is not None:
+            factor, size = np.asarray(self.result.factor), (np.abs(self.data) @ np.abs(self.B)).max(axis=1, initial=0.0)
+            is_same = factor.shape == self.claimed.shape
+            if not is_same or not (np.abs(factor - self.claimed) <= HALF_DIGITS * size[:, None]).all():
+                self.refuse("the factor is not that of the learned matrix")
+        return True
+
+    def rounding_of_values(self) -> Any:
+        """One rounding of the rows' matrices, in which the solvers compute the values."""
+        return self.rows.rounding_of_matrices(float(np.linalg.norm((self.F @ self.F.T).astype(float))))
+
+    def check_rows(self) -> bool:
+        """Compare the rows; whether they are met within the range of the prior."""
+        is_feasible = super().check_rows()
+        if (off := self.outside()) > 0:
+            self.report.problem(f"the matrix leaves the range of the prior by {off:.2g} of its size")
+        return is_feasible and not off > 0
+
+    def compare_figures(self, is_feasible: bool) -> None:
+        """Compare divergence and losses with the bound of the dual weights."""
+        result, p, noise, mu, losses = self.result, self.p, self.noise, self.mu, self.losses
         bound, lost = self.dual_bound(mu)
-        ended = self.losses.ended(p, allowance(noise, self.unit))
-        objective = self.distance() + self.losses.cost(p + ended)
-        upper = objective + float((np.abs(mu) * self.losses.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
+        ended = losses.ended(p, allowance(noise, self.unit))
+        objective = self.distance() + losses.cost(p + ended)
+        above = float((np.abs(mu) * self.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
         # an infinite objective beside UNKNOWN claims nothing, nor does that of a point that is not feasible
-        claims_objective = is_feasible and not (report.claimed is Status.UNKNOWN and result.objective == np.inf)
-        blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0  # of 16 roundings
-        (prior, turned), size = self.from_the_prior(mu), self.gap_unit(objective)
-        # rounding of a singular dense prior decides its range: a bound that differs by no more counts, up to the tolerance
-        known = max(bound, min(float(result.dual_bound), bound + min(turned, result.tol * size)))
-        gap = (upper + blur / 16.0 - known + lost) / size if is_feasible and np.isfinite(bound) else np.inf
+        is_claimed = is_feasible and not (self.report.claimed is Status.UNKNOWN and result.objective == np.inf)
+        blur = losses.rounding_of_cost(p, noise) if is_claimed else 0.0  # of 16 roundings
+        (prior, turned), unit = self.from_the_prior(mu), self.gap_unit(objective)
         # rounding of the bound grows with the dual weights, which are part of the claim: it is not allowed to the objective
         allowed = HALF_DIGITS * self.gap_unit(objective if np.isfinite(objective) else 0.0)
         allowed += prior + self.eps * float((self.l * self.l).sum())
-        if claims_objective:
-            report.compare("objective", objective, allowed + blur)
-        report.bound_from_below("dual_bound", bound, allowed + min(turned, CANCELLED * size), lost, size)
-        if claims_objective:
-            report.compare("unit", size, EXACT * size + allowed + blur)
-        prior += turned
-        if prior > result.tol * size:
-            report.notes.append(f"the last digits of the prior are worth {prior:.2g} in the objective")
-        report.judge(gap, is_feasible)
+        if prior + turned > result.tol * unit:
+            self.report.notes.append(f"the last digits of the prior are worth {prior + turned:.2g} in the objective")
+        # rounding of a singular dense prior decides its range: a bound that differs by no more counts, up to the tolerance
+        known = max(bound, min(float(result.dual_bound), bound + min(turned, result.tol * unit)))
+        above += blur / ROUNDINGS + bound - known if np.isfinite(bound) else 0.0
+        how: dict[str, Any] = {"of_bound": allowed + min(turned, CANCELLED * unit), "lost": lost, "above": above}
+        self.report.conclude((objective, bound, unit), allowed + blur, is_feasible, is_claimed=is_claimed, **how)
 
-    def _report_rows(self, p: np.ndarray, noise: np.ndarray, excess: np.ndarray, report: Verification) -> bool:
-        """Compare values and violations of the rows; return whether the hard rows and the range of the prior are met."""
-        lost = self.rows.rounding_of_matrices(float(np.linalg.norm((self.F @ self.F.T).astype(float))))
-        report.compare_rows(p, excess, self.unit, noise + lost / 16.0, self.hard)
-        report.compare_span(self.gamma)
-        missed = self.hard & ~(excess <= allowance(noise, self.unit))
-        row = int(np.argmax(missed))
-        text = f"constraint {row} is missed by {float(excess[row] / self.unit[row]):.2g}"
-        is_feasible = report.check_feasible(not missed.any(), text)
-        # mapped points are computed in float64 where the map of the data is not used
-        eps = EPS if self.is_metric and self.data is None else self.eps
-        own = self.rows.values(self.lifted(), self.B, eps)[1]
-        vague = np.flatnonzero(self.hard & self.rows.is_uncertain(p, own, self.unit))
-        if len(vague) and report.claimed is not Status.UNKNOWN:
-            is_feasible = False
-            report.problem(f"constraint {vague[0]}: its value is nothing but rounding of what it is made of")
-        if (off := self.outside()) > 0:
-            is_feasible = False
-            report.problem(f"the matrix leaves the range of the prior by {off:.2g} of its size")
-        return is_feasible
-
-    def _turning(self, y: np.ndarray, N: np.ndarray, total: float) -> tuple[float, np.ndarray]:
+    def rounding_of_proof(self, N: np.ndarray, total: float) -> tuple[float, Any]:
         """Error of ``S = sum y_i A_i`` if rounding of the prior rotates its range: a multiple of N, and a diagonal matrix (r, r).
 
         If terms ``w f f'`` of S have the errors e of f, then ``f e' + e f' <= share f f' + e e' / share``, and
         ``e e' <= diag(e_k^2 / q_k)`` for any weights q with the sum 1. The weights q minimize that matrix at the prior. The share is
         the smallest for which the matrix is at most ``1 / WORTH`` of ``-y . b``. If the share itself costs more, no error is allowed.
         """
-        l, e = self.l.astype(float), self.prior.turned * np.sqrt(self.rows.weight_of_turning(y))
+        l, y = self.l.astype(float), self.mu
+        e = self.prior.turned * np.sqrt(self.rows.weight_of_turning(y))
         at_prior, none = e * np.sqrt(l), np.zeros_like(N)
         # rounding of the entries of the rows' matrices, which may cancel in the sum
         entries = NOISE * np.count_nonzero(y) * EPS * self.rows.rounded_entries(y)

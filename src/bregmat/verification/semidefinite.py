@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.unfolding import RTOL, UnfoldResult, distance_rows
-from bregmat.base.checks import as_column, as_matrix
+from bregmat.base.checks import as_matrix
 from bregmat.base.tolerances import CANCELLED, EPS, HALF_DIGITS, REPEATED, TINY
 from bregmat.certificates.result import MatrixResult
-from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, Factored
 from bregmat.engine.loop import compose
 from bregmat.engine.status import Status
-from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text, unit_of
-from bregmat.verification.figures import (
-    EXACT,
-    Verification,
-    allowance,
-    check_arguments,
-    check_dual,
-    excess_of,
-    recompute,
-    with_right_signs,
-)
+from bregmat.objective.losses import SquaredHinge
+from bregmat.verification.extended import LONG, arithmetic, eigenvalues, numbers, unit_of
+from bregmat.verification.matrices import MatrixRowVerifier, MatrixVerifier
+from bregmat.verification.report import Verification
+from bregmat.verification.verifier import Verifier, excess_of
 from bregmat.verification.written_rows import WrittenRows
 
 SIZE = 1e-3  # the unit of the gap is at least this times ``|C| max |b_i| / |A_i|``
@@ -34,170 +28,164 @@ LEVEL = 64.0  # rounding errors up to which a row counts as constant along a dir
 FALLING = 1e-9  # the objective must decrease along a direction by this fraction of its absolute terms
 
 
-@recompute.register
-def _(result: SemidefiniteResult, problem: Any, report: Verification) -> None:
-    known = {"C", "constraints", "slack_weight"}
-    check_arguments(problem, "the arguments C and constraints of semidefinite_program", "C constraints", known=known)
-    C, rows = as_matrix("C", problem["C"], symmetric=True, sparse="dense"), problem["constraints"]
-    check_dual(result, rows)
-    G = np.asarray(result.factor)
-    if len(G) != len(C):
-        raise ValueError(f"the result has {len(G)} rows; C has {len(C)}.")
-    program = _Program(C, rows, problem.get("slack_weight", np.inf), np.eye(len(C)))
-    report.compare_span(program.gamma)
-    if result.singular is not None:
-        report.problem("no divergence is infinite at singular matrices here, and singular names constraints")
-    program.report(result, G, report)
+class SemidefiniteVerifier(MatrixRowVerifier):
+    """``minimize tr(C X) + losses`` over ``X = P M P'`` with M semidefinite, for a basis P (by default, the identity)."""
 
+    kind = SemidefiniteResult
+    wanted, required = "the arguments C and constraints of semidefinite_program", "C constraints"
+    optional = "slack_weight"
 
-class _Program:
-    """``minimize tr(C X) + losses`` over ``X = P M P'`` with M semidefinite, for a basis P."""
-
-    def __init__(self, C: np.ndarray, constraints: Constraints, slack_weight: Any, P: np.ndarray) -> None:
-        c, r = constraints.n_constraints, P.shape[1]
-        self.real = arithmetic(60.0 * r**3 + 4.0 * c * r**2)
-        self.constraints, self.P, self.C = constraints, P.astype(self.real), C.astype(self.real)
-        self.rows = WrittenRows(constraints, self.P, None, None)
-        gamma = as_column("slack_weight", slack_weight, c, per="constraint", scalar=True, infinite=True, positive=True)
-        self.gamma = gamma * constraints.weight
-        self.hard, self.unit = np.isinf(self.gamma), self.rows.units(np.ones(r), 1.0)
-
-    def report(self, result: Any, G: np.ndarray, report: Verification) -> None:
-        """Compare all figures of a result whose matrix is ``G G'``."""
-        report.precision = precision_text(self.real)
-        mu, b, sense = np.asarray(result.dual, dtype=float), self.constraints.bound, self.constraints.sense
-        if not np.isfinite(mu).all():
-            report.problem("the dual weights are not finite", Status.UNKNOWN)
-            return
-        mu = with_right_signs(mu, sense, report)
-        if report.claimed is not Status.UNBOUNDED and getattr(result, "ray", None) is not None:
-            report.problem(f"{report.claimed} beside a direction in which the objective has no bound")
-        if report.claimed is Status.INFEASIBLE:
-            self.rows.check_contradiction(mu, self.hard, result.conflict, report)
-            return
-        if not np.isfinite(G).all():
-            report.problem("the matrix is not finite", Status.UNKNOWN)
-            return
-        G = G.astype(self.real)
-        p, noise = self.rows.values(G[self.rows.touched])
-        excess = excess_of(p - b, sense)
-        report.compare_rows(p, excess, self.unit, noise, self.hard)
-        missed = excess > allowance(noise, self.unit)
-        own = self.rows.values(G[self.rows.touched], eps=unit_of(self.real))[1]
-        is_feasible = not (self.hard & (missed | self.rows.is_uncertain(p, own, self.unit))).any()
-        if report.claimed is Status.UNBOUNDED:
-            self.report_unbounded(result, is_feasible, report)
-            return
-        X = G @ G.T
+    def __init__(self, arguments: Mapping[str, Any], result: SemidefiniteResult, P: np.ndarray | None = None) -> None:
+        super().__init__(arguments, result)
+        C, constraints = as_matrix("C", arguments["C"], symmetric=True, sparse="dense"), arguments["constraints"]
+        P = np.eye(len(C)) if P is None else P
+        r = P.shape[1]
+        self.real = arithmetic(60.0 * r**3 + 4.0 * constraints.n_constraints * r**2)
+        self.C, self.claimed = C.astype(self.real), np.asarray(result.factor).astype(self.real)
+        if len(self.claimed) != len(C):
+            raise ValueError(f"the result has {len(self.claimed)} rows; C has {len(C)}.")
+        self.P = P.astype(self.real)
         # soft rows cost gamma / 2 (excess / unit)^2
-        q, gamma = (np.where(self.hard, 0, x) for x in (excess / self.unit, self.gamma))
-        loss = (gamma * q * q).sum() / 2
-        objective, terms = float((self.C * X).sum() + loss), float((np.abs(self.C) * np.abs(X)).sum() + loss)
-        size = max(abs(objective), self.natural_size())
-        is_feasible &= EPS * terms <= CANCELLED * size  # an objective made of rounding is none
-        rounding = min(EPS * len(X) * terms, CANCELLED * size) + HALF_DIGITS * size
-        bound, lost = self.dual_bound(mu)
-        gap = (objective + float(np.abs(mu) @ np.where(self.hard, excess, 0)) - bound) / size
-        if is_feasible or np.isfinite(result.objective):
-            report.compare("objective", objective, rounding)
-        report.bound_from_below("dual_bound", bound, HALF_DIGITS * size, lost, size)
-        report.compare("unit", size, EXACT * size)
-        report.judge(gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
+        self.bind(WrittenRows(constraints, self.P, None, None), (np.ones(r), 1.0), SquaredHinge())
+        self.point_eps = unit_of(self.real)
+        self.C_in_P = self.P.T @ self.C @ self.P
 
-    def natural_size(self) -> float:
+    def check_claims(self) -> bool:
+        """Compare what only some results have."""
+        if self.result.singular is not None:
+            self.report.problem("no divergence is infinite at singular matrices here, and singular names constraints")
+        if self.report.claimed is not Status.UNBOUNDED and self.result.ray is not None:
+            self.report.problem(f"{self.report.claimed} beside a direction in which the objective has no bound")
+        return super().check_claims()
+
+    def check_point(self) -> bool:
+        """Whether the matrix is finite."""
+        return bool(np.isfinite(self.claimed).all()) or self.refuse("the matrix is not finite")
+
+    def check_ray(self) -> None:
+        """Check that the matrix is feasible, and that the objective decreases along the ray while no violation increases."""
+        ray = self.result.ray
+        if not self.check_point() or not self.check_rows():
+            self.refuse("no matrix is given that meets the constraints")
+        if ray is None or np.shape(ray)[:1] != (len(self.C),) or not np.isfinite(ray).all() or not np.any(ray):
+            self.refuse("no direction is given in which the objective has no bound")
+            return
+        G = np.asarray(ray).astype(self.real)
+        p, noise = self.rows.values(G[self.rows.touched])
+        if (excess_of(p, self.sense) > LEVEL * noise).any():
+            self.refuse("constraints get worse along the direction")
+        fall, terms = self._linear(G)
+        if not fall < -FALLING * terms:
+            self.refuse("the objective does not fall along the direction")
+
+    def compare_figures(self, is_feasible: bool) -> None:
+        """Compare objective and bound; an objective that is made of rounding is none."""
+        (linear, terms), loss, mu = self._linear(self.claimed), self.losses.cost(self.p), self.mu
+        objective, terms = linear + loss, terms + loss
+        unit = max(abs(objective), self._natural_size())
+        is_feasible &= EPS * terms <= CANCELLED * unit
+        rounding = min(EPS * len(self.C) * terms + HALF_DIGITS * unit, CANCELLED * unit)
+        bound, lost = self._bound(mu)
+        above = float(np.abs(mu) @ np.where(self.hard, self.excess(self.p), 0))
+        if not is_feasible and np.isfinite(self.result.objective):
+            self.report.compare("objective", objective, rounding)
+        how: dict[str, Any] = {"of_bound": HALF_DIGITS * unit, "lost": lost, "above": above}
+        self.report.conclude((objective, bound, unit), rounding, is_feasible, **how)
+
+    def _linear(self, G: np.ndarray) -> tuple[float, float]:
+        """``tr(C G G')``, and the sum of its absolute terms."""
+        X = G @ G.T
+        return float((self.C * X).sum()), float((np.abs(self.C) * np.abs(X)).sum())
+
+    def _natural_size(self) -> float:
         """``SIZE |C| max |b_i| / |A_i|``, or 1 if it is 0; ``|A_i|`` is the sum of the norms of the terms of row i."""
-        norms = np.zeros(self.constraints.n_constraints, dtype=self.real)
-        np.add.at(norms, self.rows.owner, np.abs(self.rows.coef) * (self.rows.V * self.rows.V).sum(axis=1))
-        for row, (A, _) in self.rows.matrices.items():
+        rows, norms = self.rows, np.zeros(self.constraints.n_constraints, dtype=self.real)
+        np.add.at(norms, rows.owner, np.abs(rows.coef) * (rows.V * rows.V).sum(axis=1))
+        for row, (A, _) in rows.matrices.items():
             norms[row] = np.sqrt((A * A).sum())
         reach = (np.abs(self.constraints.bound) / np.where(norms > 0, norms, np.inf)).max()
-        C = self.P.T @ self.C @ self.P
-        return float(SIZE * np.sqrt((C * C).sum()) * reach) or 1.0
+        return float(SIZE * np.sqrt((self.C_in_P**2).sum()) * reach) or 1.0
 
-    def dual_bound(self, mu: np.ndarray) -> tuple[float, float]:
-        """The bound ``-b . mu - sum mu^2 unit^2 / (2 gamma)`` of weights with the right signs, and its rounding."""
-        C = self.P.T @ self.C @ self.P
-        S, N = C + self.rows.adjoint(mu), self.rows.adjoint(mu, absolute=True)
+    def _bound(self, mu: np.ndarray) -> tuple[float, float]:
+        """The bound ``-sum loss_i^*(mu_i)`` of weights for which ``C + sum mu_i A_i`` is semidefinite, and its rounding."""
+        S, N = self.C_in_P + self.rows.adjoint(mu), self.rows.adjoint(mu, absolute=True)
         # The terms have size 1 in every column, so the rounding error is the same in all.
-        s = np.abs(C).sum(axis=1) + np.abs(N).sum(axis=1)
+        s = np.abs(self.C_in_P).sum(axis=1) + np.abs(N).sum(axis=1)
         scale = 1 / np.sqrt(np.where(s > 0, s, 1))
         S, rounding = scale[:, None] * S * scale, SLACK * np.sqrt(1 + np.count_nonzero(mu)) * len(S) * EPS
         if not float(eigenvalues((S + S.T) / 2)[0]) >= -rounding:
             return -np.inf, 0.0
-        m, b = mu.astype(self.real), self.constraints.bound.astype(self.real)
-        soft = (m * self.unit) ** 2 / (2.0 * self.gamma)  # 0 for hard rows, whose gamma is infinite
-        return -float((m * b + soft).sum()), 16.0 * EPS * float((np.abs(m * b) + soft).sum())
-
-    def report_unbounded(self, result: Any, is_feasible: bool, report: Verification) -> None:
-        """Check that the matrix is feasible, and that the objective decreases along the ray while no violation increases."""
-        ray = result.ray
-        if not is_feasible:
-            report.problem("no matrix is given that meets the constraints", Status.UNKNOWN)
-        if ray is None or np.shape(ray)[:1] != (len(self.C),) or not np.isfinite(ray).all() or not np.any(ray):
-            report.problem("no direction is given in which the objective has no bound", Status.UNKNOWN)
-            return
-        G = np.asarray(ray).astype(self.real)
-        p, noise = self.rows.values(G[self.rows.touched])
-        if (excess_of(p, self.constraints.sense) > LEVEL * noise).any():
-            report.problem("constraints get worse along the direction", Status.UNKNOWN)
-        X = G @ G.T
-        if not float((self.C * X).sum()) < -FALLING * float((np.abs(self.C) * np.abs(X)).sum()):
-            report.problem("the objective does not fall along the direction", Status.UNKNOWN)
+        lost, terms = self.losses.conjugates(mu, self.real)
+        return -lost, 16.0 * EPS * (terms + abs(lost))
 
 
 # -------------------------------------------------------------------- unfolding
-@recompute.register
-def _(result: UnfoldResult, problem: Any, report: Verification) -> None:
-    known = {"X", "n_neighbors", "n_components", "divergence", "objective", "slack_weight", "rtol", "prior_scale"}
-    check_arguments(problem, "the arguments of unfold", "X", known=known)
-    X, defaults = numbers(problem["X"]), {"n_neighbors": 6, "n_components": 2, "rtol": RTOL}
-    settings: dict[str, Any] = defaults | dict(problem)
-    n = len(X)
-    if len(result.factor) != n:
-        raise ValueError(f"the result has {len(result.factor)} points; X has {n}.")
-    first, group = _joined(X)
-    is_known = np.isin(result.pairs, first).all()
-    if not is_known or not _are_neighbours(X[first], np.searchsorted(first, result.pairs), settings["n_neighbors"]):
-        report.problem("the pairs are not those of nearest neighbours", Status.UNKNOWN)
-        return
-    difference = X[result.pairs[:, 0]].astype(np.longdouble) - X[result.pairs[:, 1]]
-    sq = (difference * difference).sum(axis=1).astype(float)
-    report.compare_all("sq_distances", sq, 1e-12 * float(sq.max(initial=0.0)))
-    report.compare("rtol", settings["rtol"], 0.0)
-    report.compare("n_components", settings["n_components"], 0.0)
-    G = np.asarray(result.factor, dtype=float)
+class UnfoldVerifier(Verifier):
+    """A semidefinite program or a problem (P) over the centred kernels of points, whose rows are the distances between neighbours."""
+
+    kind = UnfoldResult
+    wanted, required = "the arguments of unfold", "X"
+    optional = "n_neighbors n_components divergence objective slack_weight rtol prior_scale"
+
+    def run(self, report: Verification) -> None:
+        """Compare neighbours, distances and principal axes; the rest is verified as a result of the program or of (P)."""
+        result, n, X = self.result, len(self.result.factor), numbers(self.arguments["X"])
+        settings: dict[str, Any] = {"n_neighbors": 6, "n_components": 2, "rtol": RTOL} | dict(self.arguments)
+        if n != len(X):
+            raise ValueError(f"the result has {n} points; X has {len(X)}.")
+        first, group = _joined(X)
+        is_known = np.isin(result.pairs, first).all()
+        if not is_known or not _are_neighbours(X[first], np.searchsorted(first, result.pairs), settings["n_neighbors"]):
+            report.problem("the pairs are not those of nearest neighbours", Status.UNKNOWN)
+            return
+        difference = X[result.pairs[:, 0]].astype(LONG) - X[result.pairs[:, 1]]
+        sq = (difference * difference).sum(axis=1).astype(float)
+        report.compare("sq_distances", sq, 1e-12 * float(sq.max(initial=0.0)))
+        report.compare("rtol", settings["rtol"], 0.0)
+        report.compare("n_components", settings["n_components"], 0.0)
+        _check_axes(np.asarray(result.factor, dtype=float), first, group, report)
+        rows, unit = (
+            distance_rows(result.pairs, result.sq_distances, result.rtol),
+            float(result.sq_distances.mean()) * n**2,
+        )
+        is_variance, weight = (
+            settings.get("objective", "divergence") == "variance",
+            settings.get("slack_weight", np.inf),
+        )
+        scale = 0.0 if is_variance else settings.get("prior_scale") or unit
+        report.compare("prior_scale", scale, 1e-12 * scale)
+        if report.problems:
+            return
+        # an orthonormal basis of the vectors that are constant on groups of repeated points and sum to 0
+        root = np.sqrt(np.bincount(group))
+        N = (np.linalg.svd(np.eye(len(root)) - np.outer(root, root) / n)[0][:, :-1] / root[:, None])[group]
+        inner: MatrixRowVerifier
+        if is_variance:
+            point = {"iterate": Factored(result.factor, 0.0), "coordinates": Coordinates(np.eye(n), np.ones(n))}
+            program = {"C": -np.eye(n), "constraints": rows, "slack_weight": weight * unit}
+            inner = SemidefiniteVerifier(program, compose(SemidefiniteResult, result, **point), N)
+        else:
+            G0, G = np.sqrt(scale) * N, N.T @ result.factor / np.sqrt(scale)
+            point = {"iterate": Factored(G, 0.0), "coordinates": Coordinates(G0, np.ones(N.shape[1]))}
+            problem = {"prior": Factor(G0), "constraints": rows, "slack_weight": weight}
+            problem["divergence"] = settings.get("divergence", "logdet")
+            inner = MatrixVerifier(problem, compose(MatrixResult, result, **point))
+        report.result = inner.result
+        inner.run(report)
+        report.result = result
+
+
+def _check_axes(G: np.ndarray, first: np.ndarray, group: np.ndarray, report: Verification) -> None:
+    """Check that repeated points have one place, and that the columns of G are the principal axes of a centred kernel."""
     lengths = (G * G).sum(axis=0)
-    if not np.abs(G - G[first][group]).max() <= HALF_DIGITS * np.sqrt(lengths.max(initial=0.0)):
+    longest = float(lengths.max(initial=0.0))
+    if not np.abs(G - G[first][group]).max() <= HALF_DIGITS * np.sqrt(longest):
         report.problem("repeated points have different places", Status.UNKNOWN)
     off = np.abs(G.T @ G - np.diag(lengths)).max(initial=0.0)
-    if (
-        not off <= HALF_DIGITS * lengths.max(initial=0.0)
-        or (np.diff(lengths) > HALF_DIGITS * lengths.max(initial=0.0)).any()
-    ):
+    if not off <= HALF_DIGITS * longest or (np.diff(lengths) > HALF_DIGITS * longest).any():
         report.problem("the columns of the factor are not the principal axes of the kernel", Status.UNKNOWN)
-    if not np.abs(G.sum(axis=0)).max() <= HALF_DIGITS * np.sqrt(n * lengths.max(initial=0.0)):
+    if not np.abs(G.sum(axis=0)).max() <= HALF_DIGITS * np.sqrt(len(G) * longest):
         report.problem("the kernel is not centred", Status.UNKNOWN)
-    if report.problems:
-        return
-    rows = distance_rows(result.pairs, result.sq_distances, result.rtol)
-    unit = float(result.sq_distances.mean()) * n**2
-    # an orthonormal basis of the vectors that are constant on groups of repeated points and sum to 0
-    root = np.sqrt(np.bincount(group))
-    N = (np.linalg.svd(np.eye(len(root)) - np.outer(root, root) / n)[0][:, :-1] / root[:, None])[group]
-    weight = settings.get("slack_weight", np.inf)
-    if settings.get("objective", "divergence") == "variance":
-        report.compare("prior_scale", 0.0, 0.0)
-        _Program(-np.eye(n), rows, weight * unit, N).report(result, G, report)
-        return
-    scale = settings.get("prior_scale") or unit
-    report.compare("prior_scale", scale, 1e-12 * scale)
-    G0 = np.sqrt(scale) * N
-    point = {"iterate": Factored(N.T @ G / np.sqrt(scale), 0.0), "coordinates": Coordinates(G0, np.ones(N.shape[1]))}
-    inner = compose(MatrixResult, result, **point)
-    arguments = {"prior": Factor(G0), "constraints": rows, "slack_weight": weight}
-    report.result = inner
-    recompute(inner, arguments | {"divergence": settings.get("divergence", "logdet")}, report)
-    report.result = result
 
 
 def _joined(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

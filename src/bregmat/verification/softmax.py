@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,48 +11,41 @@ from bregmat.applications.softmax.nearest import SoftmaxResult
 from bregmat.base.tolerances import EPS, HALF_DIGITS
 from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
-from bregmat.verification.extended import arithmetic, eigenvalues, precision_text, unit_of
-from bregmat.verification.figures import Verification, check_arguments, recompute
+from bregmat.verification.extended import arithmetic, eigenvalues
+from bregmat.verification.verifier import Verifier
 from bregmat.verification.written_losses import distance, least_of_lagrangian
 
 
-@recompute.register
-def _(result: SoftmaxResult, problem: Any, report: Verification) -> None:
-    check_arguments(
-        problem, "the arguments scores, targets and temperature of softmax_metric", "scores targets temperature"
-    )
-    claims = _Claims(problem)
-    if result.values.shape != claims.y.shape or result.dual.shape != claims.y.shape:
-        raise ValueError(f"the result has scores of shape {result.values.shape}; the problem has {claims.y.shape}.")
-    report.precision = precision_text(claims.real)
-    claims.report(result, report)
+class SoftmaxVerifier(Verifier):
+    """``D(W, I) + sum_i gamma_i (T logsumexp_j(v_ij / T) - sum_j y_ij v_ij)``."""
 
+    kind = SoftmaxResult
+    wanted = "the arguments scores, targets and temperature of softmax_metric"
+    required = "scores targets temperature"
 
-class _Claims:
-    """``D(W, I) + sum_i gamma_i (T logsumexp_j(v_ij / T) - sum_j y_ij v_ij)`` from the arguments of the call."""
-
-    def __init__(self, problem: Any) -> None:
-        scores = problem["scores"]
+    def __init__(self, arguments: Mapping[str, Any], result: SoftmaxResult) -> None:
+        super().__init__(arguments, result)
+        scores = arguments["scores"]
         (n, m), d = scores.shape, scores.queries.shape[1]
+        if result.values.shape != (n, m) or result.dual.shape != (n, m):
+            raise ValueError(f"the result has scores of shape {result.values.shape}; the problem has {(n, m)}.")
         self.real = real = arithmetic(6.0 * n * m * d + 60.0 * d**3)
         self.Q, self.D = scores.queries.astype(real), scores.documents.astype(real)
         self.h, self.c = (np.broadcast_to(np.asarray(x, dtype=real), (n, m)) for x in (scores.share, scores.constant))
-        y = np.asarray(problem["targets"], dtype=real)
-        self.y, self.heat = (
-            y / y.sum(axis=1, keepdims=True),
-            real(problem["temperature"]),
-        )  # their sums are 1 up to rounding
-        self.gamma = np.broadcast_to(np.asarray(problem.get("weights", 1.0), dtype=real), (n,))
-        self.divergence = DIVERGENCES.resolve(problem.get("divergence", "frobenius"))
-        allowed = problem.get("allowed")
+        y = np.asarray(arguments["targets"], dtype=real)
+        self.y = y / y.sum(axis=1, keepdims=True)  # their sums are 1 up to rounding
+        self.heat, self.one = real(arguments["temperature"]), np.ones(d, dtype=real)
+        self.gamma = np.broadcast_to(np.asarray(arguments.get("weights", 1.0), dtype=real), (n,))
+        self.divergence = DIVERGENCES.resolve(arguments.get("divergence", "frobenius"))
+        allowed = arguments.get("allowed")
         self.allowed = np.ones((n, m), dtype=bool) if allowed is None else np.asarray(allowed)
-        self.eps = unit_of(real) * (n + m + d)
 
-    def scores(self, W: np.ndarray) -> np.ndarray:
-        """``q' W d - h (q' W q + d' W d)``, shape (n, m)."""
-        QW, DW = self.Q @ W, self.D @ W
-        own = (QW * self.Q).sum(axis=1)[:, None] + (DW * self.D).sum(axis=1)
-        return np.asarray(QW @ self.D.T - self.h * own)
+    def scores(self, W: np.ndarray, of: Any = np.asarray) -> np.ndarray:
+        """``q' W d - h (q' W q + d' W d)``, shape (n, m); with ``of=np.abs``, of absolute values with the sign + between them."""
+        Q, D, h = of(self.Q), of(self.D), self.h if of is not np.abs else -np.abs(self.h)
+        QW, DW = Q @ W, D @ W
+        own = (QW * Q).sum(axis=1)[:, None] + (DW * D).sum(axis=1)
+        return np.asarray(QW @ D.T - h * own)
 
     def adjoint(self, mu: np.ndarray) -> np.ndarray:
         """``sum_ij mu_ij C_ij``, shape (d, d), with ``v_ij = <C_ij, W>``."""
@@ -66,53 +60,47 @@ class _Claims:
         total = np.exp((inside - top[:, None]) / self.heat).sum(axis=1)
         return self.gamma @ (self.heat * np.log(total) + (self.y * (top[:, None] - v)).sum(axis=1))
 
-    def bound(self, mu: np.ndarray, report: Verification) -> Any:
+    def bound(self, mu: np.ndarray) -> Any:
         """The bound of ``mu = gamma (y - P)`` for the distributions P nearest to the claimed ones."""
         P = self.y - mu / self.gamma[:, None]
-        if (
-            (P < -HALF_DIGITS).any()
-            or (np.abs(P[~self.allowed]) > HALF_DIGITS).any()
-            or (np.abs(P.sum(axis=1) - 1) > HALF_DIGITS).any()
-        ):
-            report.problem("the dual weights hold no distributions over the groups", Status.FEASIBLE)
+        sums = np.abs(P.sum(axis=1) - 1)
+        if max(-P.min(), np.abs(P[~self.allowed]).max(initial=0), sums.max()) > HALF_DIGITS:
+            self.report.problem("the dual weights hold no distributions over the groups", Status.FEASIBLE)
         # the change of P is computed by itself: beside the sums of P, which are 1, small multipliers would lose their digits
         raised = np.where(self.allowed, np.maximum(P, 0), 0) - P
         excess = (raised - mu / self.gamma[:, None]).sum(axis=1, keepdims=True)
         change = (raised - P * excess) / (1 + excess)
         P, mu = P + change, mu - self.gamma[:, None] * change
         entropy = self.heat * (self.gamma @ np.where(P > 0, P * np.log(np.where(P > 0, P, 1)), 0).sum(axis=1))
-        gain, _, _ = least_of_lagrangian(self.divergence, np.ones(self.Q.shape[1], dtype=self.real), -self.adjoint(mu))
+        gain, _, _ = least_of_lagrangian(self.divergence, self.one, -self.adjoint(mu))
         return gain - (mu * self.c).sum() - entropy
 
-    def report(self, result: SoftmaxResult, report: Verification) -> None:
-        """Compare all figures of the result."""
-        W, span = result.iterate.matrix().astype(self.real), result.coordinates.span
-        d = self.Q.shape[1]
+    def check_claims(self) -> bool:
+        """There are no hard constraints, no slack weights, and no unit of the matrix."""
+        if self.result.coordinates.scale != 1.0:
+            self.report.problem(f"the matrix is multiplied by {self.result.coordinates.scale:g}")
+        if self.result.singular is not None:
+            self.report.problem("there are no constraints here, and singular names some")
+        for name, value in (("violation", np.zeros(0)), ("max_violation", 0.0), ("weight_span", 1.0)):
+            self.report.compare(name, value, 0.0)
+        return True
+
+    def compare_figures(self, is_feasible: bool) -> None:
+        """Compare the matrix, the scores, and the figures; there are no hard constraints."""
+        W, span, d = self.result.iterate.matrix().astype(self.real), self.result.coordinates.span, len(self.one)
         if len(W) != d and span is not None:  # the problem was solved in the span of its rows
             V = np.asarray(span.basis, dtype=self.real)
             W = np.eye(d, dtype=self.real) + V @ (W - np.eye(len(W), dtype=self.real)) @ V.T
         least, largest = eigenvalues(W)[[0, -1]]
         if not least >= -64 * EPS * d * max(float(largest), 1.0):
-            report.problem("the matrix is not positive semidefinite", Status.UNKNOWN)
-        v = self.scores(W)
-        size = (
-            np.abs(self.Q) @ np.abs(W) @ np.abs(self.D).T
-            + np.abs(self.h) * self.scores_size(np.abs(W))
-            + np.abs(self.c)
-        )
-        noise = 64 * EPS * d * np.asarray(size, dtype=float)
-        report.compare_all("values", v + self.c, noise + HALF_DIGITS)
-        objective = distance(self.divergence, W, np.ones(d, dtype=self.real)) + self.loss(v + self.c)
-        bound = self.bound(result.dual.astype(self.real), report)
-        counts = self.allowed.sum(axis=1)
-        unit = max(
-            abs(float(objective)), 1e-3 * float(self.heat * (self.gamma @ np.log(counts.astype(self.real)))) or 1.0
-        )
-        gap = float(objective - bound) / unit
+            self.refuse("the matrix is not positive semidefinite")
+        v = self.scores(W) + self.c
+        sizes = self.scores(np.abs(W), np.abs) + np.abs(self.c)
+        noise = 64 * EPS * d * sizes.astype(float)
+        self.report.compare("values", v, noise + HALF_DIGITS)
+        objective = float(distance(self.divergence, W, self.one) + self.loss(v))
+        bound = float(self.bound(self.result.dual.astype(self.real)))
+        entropy = float(self.heat * (self.gamma @ np.log(self.allowed.sum(axis=1).astype(self.real))))
+        unit = max(abs(objective), 1e-3 * entropy or 1.0)
         allowed = float(self.gamma @ noise.max(axis=1)) + 64 * EPS * d * float(np.abs(W).sum()) + HALF_DIGITS * unit
-        report.conclude((float(objective), float(bound), unit, gap), allowed, True)
-
-    def scores_size(self, W: np.ndarray) -> np.ndarray:
-        """The sum of the sizes of the terms of ``q' W q + d' W d``, shape (n, m)."""
-        Q, D = np.abs(self.Q), np.abs(self.D)
-        return np.asarray(((Q @ W) * Q).sum(axis=1)[:, None] + ((D @ W) * D).sum(axis=1))
+        self.report.conclude((objective, bound, unit), allowed, is_feasible)

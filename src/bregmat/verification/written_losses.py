@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from bregmat.objective.losses import LOSSES, DivergenceSlack, OwnSlack
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.verification.extended import eigenpairs, eigenvalues, evaluate, log_determinant, unit_of
-from bregmat.verification.figures import excess_of
+from bregmat.verification.verifier import excess_of
 
 NEAR = 1e-3  # relative distance d up to which Simpson's rule replaces a difference; its error is about d^4
 
@@ -23,18 +24,16 @@ class WrittenLosses:
         self.of_rows: RowLosses = (DivergenceSlack() if loss is None else LOSSES.resolve(loss)).bind(rows)
         self.bound, self.sense = self.of_rows.bound, self.of_rows.sense
 
-    def excess(self, p: np.ndarray) -> np.ndarray:
-        """Violation of each row at values p (c,)."""
-        return excess_of(p - self.bound, self.sense)
+    def _losses(self, mask: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
+        """The losses of the rows of a mask, each with the numbers of its rows."""
+        for kind, loss in enumerate(self.of_rows.kinds):
+            if len(rows := np.flatnonzero(mask & (self.of_rows.kind == kind))):
+                yield loss, rows
 
     def cost(self, p: np.ndarray) -> float:
         """Sum of the losses of soft rows at values p (c,), in their precision."""
         L, total = self.of_rows, p.dtype.type(0)
-        on = ~L.hard & ((self.excess(p) > 0) | (L.sense == 0))
-        for kind, loss in enumerate(L.kinds):
-            rows = np.flatnonzero(on & (L.kind == kind))
-            if not len(rows):
-                continue
+        for loss, rows in self._losses(~L.hard & ((excess_of(p - self.bound, self.sense) > 0) | (L.sense == 0))):
             least = -1e-12 * L.bound[rows] if loss.is_finite_at_zero else 0.0
             if loss.is_positive and (p[rows].astype(float) <= least).any():
                 return np.inf
@@ -60,20 +59,16 @@ class WrittenLosses:
 
         Such rows are also hard constraints ``p >= 0``, and optimal values of 0 may be slightly negative due to rounding.
         """
-        out, L = np.zeros_like(p), self.of_rows
-        for kind, loss in enumerate(L.kinds):
+        out = np.zeros_like(p)
+        for loss, on in self._losses(p < 0):
             if loss.is_positive and loss.is_finite_at_zero:
-                on = np.flatnonzero((L.kind == kind) & (p < 0))
                 out[on] = np.where(-p[on] <= allowed[on], -p[on], 0)
         return out
 
     def conjugates(self, mu: np.ndarray, real: Any) -> tuple[float, float]:
         """``sum loss_i^*(mu_i)`` in the precision ``real``, and the sum of the absolute terms ``mu_i b_i``."""
         total, terms, L = real(0), 0.0, self.of_rows
-        for kind, loss in enumerate(L.kinds):
-            rows = np.flatnonzero((L.kind == kind) & (mu != 0))
-            if not len(rows):
-                continue
+        for loss, rows in self._losses(mu != 0):
             w, b = mu[rows].astype(real), L.bound[rows].astype(real)
             terms += float(np.abs(w * b).sum())
             if loss.is_hard:

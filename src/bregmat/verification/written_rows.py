@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,9 @@ from bregmat.base.tolerances import CANCELLED, EPS, VANISHING
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
-from bregmat.engine.status import Status
-from bregmat.verification.extended import LONG, eigenpairs, is_semidefinite, numbers, unit_of
-from bregmat.verification.figures import ROUNDINGS, Verification
+from bregmat.verification.extended import eigenpairs, numbers, unit_of
+from bregmat.verification.verifier import ROUNDINGS
 
-NOISE = 32.0  # rounding errors that a proof of infeasibility may contain
 # (sign, coefficient) of the squares ``|z_a + sign z_b|^2`` of an entry of a form
 _SQUARES = {"": ((0, 1.0),), "-": ((-1, 1.0),), "+": ((1, 1.0),), ".": ((1, 0.25), (-1, -0.25))}
 
@@ -58,62 +55,57 @@ class WrittenRows:
         if points is not None:
             squares = points[rows].multiply(points[rows]) if scipy.sparse.issparse(points) else points[rows] ** 2
             self.reach = np.sqrt(np.asarray(squares.sum(axis=1), dtype=float).ravel())
-        self.dead, entries = np.zeros(len(Z), dtype=bool), np.zeros_like(Z)
-        self.error = np.zeros_like(Z)  # of the entries of points
+        dead, entries, error = np.zeros(len(Z), dtype=bool), np.zeros_like(Z), np.zeros_like(Z)  # errors of the entries
         if floor is not None and len(Z):
             entries = np.minimum(np.abs(Z).max(axis=0), lengths[:, None])
-            self.error = np.maximum(VANISHING * entries, floor)
-            self.dead = (lengths <= VANISHING * lengths.max()) | (np.abs(Z) <= 2 * self.error).all(axis=1)
-        Z[self.dead] = 0
+            error = np.maximum(VANISHING * entries, floor)
+            dead = (lengths <= VANISHING * lengths.max()) | (np.abs(Z) <= 2 * error).all(axis=1)
+        Z[dead] = 0
+        self.dead, self.touched, self.Z = dead, rows, Z.astype(float)
         place = np.full(n, -1)
         place[rows] = np.arange(len(rows))
+        self._write_terms(place)
         # Differences of data are formed before they are mapped.
         self.data = Z if factors is None else factors[0][rows].astype(self.real)  # of the touched points
-        self._write_terms(self.data, place, lengths)
-        if factors is not None and factors[1] is not None:
-            self.V = self.raw @ factors[1]
+        self.raw = self.T @ self.data
+        self.V = self.raw if factors is None or factors[1] is None else self.raw @ factors[1]
         # A vector that is only rounding of its terms is 0.
-        size = np.maximum(self.size, 0.0 if floor is None else float(lengths.max(initial=0.0)))
+        self.error, size = abs(self.T) @ error, abs(self.T) @ lengths
         own = np.sqrt((self.V * self.V).sum(axis=1))
-        self.vanished = own == 0 if factors is not None else own <= VANISHING * size
-        self.vanished |= (np.abs(self.V) <= self._term_errors()).all(axis=1)
-        self.rounded = self.size if factors is None else own  # lengths that `rounding` is relative to
+        top = 0.0 if floor is None else lengths.max(initial=0.0)
+        self.vanished = own == 0 if factors is not None else own <= VANISHING * np.maximum(size, top)
+        self.vanished |= (np.abs(self.V) <= self.error).all(axis=1)
+        self.rounded = size if factors is None else own  # lengths that `rounding` is relative to
         self.V = np.where(self.vanished[:, None], 0, self.V)
         # rows with the bound 0 whose terms cancel up to rounding
         self.zero = np.zeros(constraints.n_constraints, dtype=bool)
-        self.touched, self.Z = rows, Z.astype(float)
         whole = np.flatnonzero(constraints.where("is_whole"))
         turned = np.zeros(Z.shape[1]) if floor is None else floor
         self.matrices = {int(row): _whole(constraints.matrix(row), Z, entries, turned) for row in whole}
 
-    def _write_terms(self, data: np.ndarray, place: np.ndarray, lengths: np.ndarray) -> None:
-        """Write every row that names samples as terms ``coef |z_a + sign z_b|^2`` of the touched points (n, k).
+    def _write_terms(self, place: np.ndarray) -> None:
+        """Write every row that names samples as terms ``coef |t' Z|^2``, with a sparse row t of T for each ``z_a + sign z_b``.
 
-        ``place`` is the position of each point among the touched points, ``lengths`` are their lengths in the basis.
+        ``place`` is the position of each point among the touched points.
         """
         none = np.zeros(0, dtype=int)
-        parts: list[tuple[np.ndarray, ...]] = [(none, np.zeros(0), lengths[:0], none, none, none)]
+        parts: list[tuple[np.ndarray, ...]] = [(none, np.zeros(0), none, none, np.zeros(0))]
         for code, relation in enumerate(self.constraints.relations):
             on = np.flatnonzero(self.constraints.relation == code)
             for key, coef in relation.form.items() if len(on) and relation.form else ():
                 a, b = (place[self.constraints.index[on, SAMPLES.index(name)]] for name in (key[0], key[-1]))
                 for sign, part in _SQUARES[key[1:2]]:
-                    sizes = lengths[a] + abs(sign) * lengths[b]
-                    parts.append((on, np.full(len(on), coef * part), sizes, a, b, np.full(len(on), sign)))
+                    parts.append((on, np.full(len(on), coef * part), a, b, np.full(len(on), float(sign))))
         joined: list[np.ndarray] = [np.concatenate(column) for column in zip(*parts)]
-        self.owner, coefs, self.size, first, second, signs = joined
-        self.coef, self.terms = coefs.astype(self.real), (first, second, signs)
-        self.raw = self.V = data[first] + signs[:, None] * data[second]
-
-    def _term_errors(self, terms: Any = slice(None)) -> np.ndarray:
-        """Largest errors of the entries of the vectors of terms, shape (k, r)."""
-        first, second, _ = self.terms
-        return np.asarray(self.error[first[terms]] + self.error[second[terms]])
+        self.owner, coefs, first, second, signs = joined
+        self.coef, k = coefs.astype(self.real), np.arange(len(coefs))
+        ends = (np.r_[np.ones(len(k)), signs], (np.r_[k, k], np.r_[first, second]))
+        self.T = scipy.sparse.csr_array(ends, shape=(len(k), len(self.Z)))
 
     def _cancels(self, row: int) -> bool:
         """Whether the terms of a row cancel up to the rounding of their vectors: ``v e' + e v' + e e'`` in every entry."""
         on = np.flatnonzero(self.owner == row)
-        w, V, e = np.abs(self.coef[on])[:, None], np.abs(self.V[on]), self._term_errors(on)
+        w, V, e = np.abs(self.coef[on])[:, None], np.abs(self.V[on]), self.error[on]
         cross = (w * e).T @ V
         noise = VANISHING * ((w * V).T @ V) + cross + cross.T + (w * e).T @ e
         return bool((np.abs((self.coef[on][:, None] * self.V[on]).T @ self.V[on]) <= noise).all())
@@ -126,24 +118,18 @@ class WrittenRows:
         """
         c = self.constraints.n_constraints
         p, noise = np.zeros(c, dtype=self.real), np.zeros(c)
-        first, second, sign = self.terms
-        whole = G[first] + sign[:, None] * G[second] if B is None else self.raw @ B
-        G0 = np.where(self.dead[:, None], 0, G)
-        Y = G0[first] + sign[:, None] * G0[second] if B is None else whole.copy()
+        whole = self.T @ G if B is None else self.raw @ B
+        Y = self.T @ np.where(self.dead[:, None], 0, G) if B is None else whole.copy()
         Y[self.vanished] = 0.0
         lengths = np.sqrt((Y * Y).sum(axis=1))
+        size = np.sqrt((G * G if B is None else (np.abs(self.data) @ np.abs(B)) ** 2).sum(axis=1))
         if B is None:
-            size = np.sqrt((G * G).sum(axis=1))
-            blur = eps * (size[first] + np.abs(sign) * size[second])
+            blur = eps * (abs(self.T) @ size)
         else:  # rounding of the vectors and of the entries of B
-            entries = ((np.abs(self.raw) @ np.abs(B)) ** 2).sum(axis=1)
-            blur = self.rounding * self.rounded + eps * np.sqrt(entries)
+            blur = self.rounding * self.rounded + eps * np.sqrt(((np.abs(self.raw) @ np.abs(B)) ** 2).sum(axis=1))
         blur = blur + np.sqrt(((whole - Y) ** 2).sum(axis=1))  # what counts as 0 is rounding
         np.add.at(p, self.owner, self.coef * lengths**2)
         np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
-        size = (
-            np.sqrt((G * G).sum(axis=1)) if B is None else np.sqrt(((np.abs(self.data) @ np.abs(B)) ** 2).sum(axis=1))
-        )
         for row, (A, _) in self.matrices.items():
             p[row], noise[row] = _value(self.constraints.matrix(row), G, eps * size.astype(float))
             if not A.any():  # it counts as 0, and 0 <= 0 holds
@@ -203,8 +189,12 @@ class WrittenRows:
 
     def weight_of_turning(self, y: np.ndarray) -> float:
         """``sum |y_i| |C_i|`` for rows ``<C_i, Z M Z'>``: the factor of squared errors of the columns of P."""
-        w, reach = self._reaches(y)
-        return float(w @ reach**2) + self._whole_weight(y) * float(self.reach.max(initial=0.0)) ** 2
+        w = np.abs(np.where(self.zero, 0.0, y)[self.owner] * self.coef.astype(float))
+        total, largest = float(w @ (abs(self.T) @ self.reach) ** 2), float(self.reach.max(initial=0.0)) ** 2
+        for row in self.matrices:
+            C = self.constraints.matrix(row)
+            total += abs(float(y[row])) * (1.0 if C is None else float(np.linalg.norm(_dense(C)))) * largest
+        return total
 
     def objective_change_from_rotation(self, y: np.ndarray, M: np.ndarray, turned: np.ndarray) -> float:
         """First-order change of ``<sum_i y_i A_i, M>`` due to errors ``turned`` (r,) of the columns of P.
@@ -212,29 +202,12 @@ class WrittenRows:
         ``2 <C Z M, dZ>`` with the sum C of the weighted rows as a matrix over the touched points Z, in which weights may cancel.
         """
         y = np.where(self.zero, 0.0, y)
-        first, second, sign = self.terms
-        pulled = (y[self.owner] * self.coef.astype(float))[:, None] * (self.V.astype(float) @ M)
-        C = np.zeros((len(self.Z), M.shape[1]))
-        np.add.at(C, first, pulled)
-        np.add.at(C, second, sign[:, None] * pulled)
-        for row in self.matrices:
+        C = self.T.T @ ((y[self.owner] * self.coef.astype(float))[:, None] * (self.V.astype(float) @ M))
+        for row in np.flatnonzero(y * self.constraints.where("is_whole")):
             matrix = self.constraints.matrix(row)
-            if y[row]:
-                C += y[row] * (
-                    (self.Z if matrix is None else _dense(matrix)[np.ix_(self.touched, self.touched)] @ self.Z) @ M
-                )
+            part = self.Z if matrix is None else _dense(matrix)[np.ix_(self.touched, self.touched)] @ self.Z
+            C += y[row] * (part @ M)
         return 2.0 * float(self.reach @ np.abs(C) @ turned)
-
-    def _reaches(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Absolute weight of each term, and how far errors of P move its vector."""
-        first, second, sign = self.terms
-        w = np.abs(np.where(self.zero, 0.0, y)[self.owner] * self.coef.astype(float))
-        return w, self.reach[first] + np.abs(sign) * self.reach[second]
-
-    def _whole_weight(self, y: np.ndarray) -> float:
-        """``sum |y_i| |C_i|`` over the rows that are matrices."""
-        matrices = ((row, self.constraints.matrix(row)) for row in self.matrices if y[row])
-        return sum(abs(float(y[row])) * (1.0 if C is None else float(np.linalg.norm(_dense(C)))) for row, C in matrices)
 
     def rounded_entries(self, y: np.ndarray) -> np.ndarray:
         """A bound, shape (r, r), of the change of ``sum_i y_i A_i`` per relative error of the entries of the rows' matrices.
@@ -269,42 +242,6 @@ class WrittenRows:
             size, whole = float(np.abs(t) @ ((U * U).T @ l)), float(np.abs(t).sum()) * largest
             out[row] = (size if size > VANISHING * whole else whole) or 1.0
         return out
-
-    def check_contradiction(
-        self,
-        y: np.ndarray,
-        hard: np.ndarray,
-        conflict: Any,
-        report: Verification,
-        allowance: Callable[[np.ndarray, float], tuple[float, np.ndarray]] | None = None,
-        keeps_rank: bool = False,
-    ) -> None:
-        """Check that ``S = sum y_i A_i`` is semidefinite and ``y . b`` negative: then ``0 <= <S, M> <= y . b < 0``.
-
-        Parameters
-        ----------
-        y : ndarray, shape (c,)
-            Dual weights with the right signs.
-        hard, conflict, report
-            Hard rows, the rows that the result names, and the verification.
-        allowance : callable, optional
-            Maps ``sum |y_i| |A_i|`` and ``y . b`` to the rounding error of S due to the prior: a multiple of the former, and a matrix.
-        keeps_rank : bool
-            Whether M must be positive definite, so that ``y . b = 0`` suffices.
-        """
-        b, rows = self.constraints.bound, np.count_nonzero(y)
-        total, size = float(y.astype(LONG) @ b.astype(LONG)), float(np.abs(y) @ np.abs(b))
-        report.figures["y . b"] = (np.nan, total)
-        if y[~hard].any():
-            report.problem("the proof uses soft constraints", Status.UNKNOWN)
-        report.named(conflict, np.flatnonzero(y), len(b))
-        S, N = self.adjoint(y), self.adjoint(y, absolute=True)
-        share, more = (0.0, np.zeros_like(N)) if allowance is None else allowance(N, total)
-        if not is_semidefinite(S + more, N + more, NOISE * rows * EPS + share):
-            report.problem("the weighted sum of the constraints is not positive semidefinite", Status.UNKNOWN)
-        singular = keeps_rank and size == 0 and float(np.trace(S)) > 1e3 * NOISE * EPS * rows * float(np.trace(N))
-        if not (total < -NOISE * rows * EPS * size or singular):
-            report.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
 
 
 def _dense(C: Any) -> np.ndarray:

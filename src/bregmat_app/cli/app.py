@@ -59,10 +59,6 @@ def paragraphs(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
-def _no_type(ctx: Any) -> None:
-    """The type that the help shows beside the name of an argument: none."""
-
-
 class _PlainParameters:
     """Mixin that hides types of arguments and flags on help pages."""
 
@@ -72,7 +68,7 @@ class _PlainParameters:
             if getattr(param, "is_flag", False) and param.metavar is None:
                 param.metavar = ""
             if param.param_type_name == "argument":
-                param.display_type_rich = _no_type
+                param.display_type_rich = lambda ctx: None
         return params
 
 

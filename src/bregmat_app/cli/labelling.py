@@ -1,8 +1,7 @@
 """The work of `bregmat label`: read the points, open the journal, serve the page until Ctrl-C."""
 
 import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from socket import socket
@@ -42,7 +41,7 @@ points = read_label_points({{!r}}, {{}}, {{}})
 def label_points(path: Path | None, columns: ColumnOptions, options: PageOptions) -> None:
     """Serve the page for a file of points, or for the demo, until Ctrl-C."""
     session, listening = _open(path, columns, options)
-    from bregmat_app.label.safety import AccessControl
+    from bregmat_app.label.safety import AccessControl, redirect_page
     from bregmat_app.label.server import serve
 
     port = listening.getsockname()[1]
@@ -60,7 +59,12 @@ def label_points(path: Path | None, columns: ColumnOptions, options: PageOptions
             stdout().print(f"page    {link(access.token)}", soft_wrap=True, markup=False)
             stdout().print(f"journal {session.journal.path}", soft_wrap=True, markup=False)
             note("Ctrl-C ends it; --resume continues.")
-            with _opened(None if options.no_browser else link(access.token)):
+            with TemporaryDirectory(prefix="bregmat-label-") as folder:  # only its owner can read it
+                if not options.no_browser:
+                    # Other users of the machine can see the arguments of the browser's process, but not a file that redirects it.
+                    file = Path(folder) / "open.html"
+                    file.write_text(redirect_page(link(access.token)), encoding="utf-8")
+                    webbrowser.open(file.as_uri())
                 serve(session, access, listening)
     finally:
         listening.close()
@@ -92,24 +96,6 @@ def _open(path: Path | None, columns: ColumnOptions, options: PageOptions) -> tu
     except OSError:
         session.close()
         raise
-
-
-@contextmanager
-def _opened(link: str | None) -> Iterator[None]:
-    """Open a link in the browser through a file that redirects to it.
-
-    Other users of the machine can see the arguments of the browser's process, but not the file.
-    """
-    if link is None:
-        yield
-        return
-    from bregmat_app.label.safety import redirect_page
-
-    with TemporaryDirectory(prefix="bregmat-label-") as folder:  # only its owner can read it
-        file = Path(folder) / "open.html"
-        file.write_text(redirect_page(link), encoding="utf-8")
-        webbrowser.open(file.as_uri())
-        yield
 
 
 def read_label_points(path: Path | None, columns: ColumnOptions, options: PageOptions) -> LabelPoints:

@@ -13,7 +13,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.engine.result import SolverError
 from bregmat.estimators import MetricLearner
 from bregmat.from_labels.groups import NEED_CLASSES
-from bregmat.io import save
+from bregmat.io import atomic_write, save
 from bregmat.plots._style import require_matplotlib
 from bregmat_app.cli import show
 from bregmat_app.cli.learn_input import LearnInput, read_input
@@ -256,7 +256,7 @@ def _write_report(
     path: Path, task: LearnInput, learner: Any, summary: Sequence[SummaryRow], held_out: FoldScores | None
 ) -> None:
     """Write the HTML report of a fit."""
-    from bregmat_app.report import ReportData, write_report  # the template engine is loaded for a report only
+    from bregmat_app.report import ReportData, render_report  # the template engine is loaded for a report only
 
     settings = {name: getattr(learner, f"{name}_", value) for name, value in learner.get_params().items()}
     if learner.strategy_ is None:
@@ -276,4 +276,5 @@ def _write_report(
         has_hard=is_any_hard(learner, learner.constraints_),
         held_out=held_out,
     )
-    write_report(path, data)
+    with atomic_write(path) as file:
+        file.write(render_report(data).encode())

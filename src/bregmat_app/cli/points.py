@@ -251,16 +251,10 @@ def find_sample_ids(points: Points, id_column: str | None) -> tuple[str | None, 
     The column without a name that pandas writes names the rows if its cells differ. Its name is "index" here, and also "" as an option.
     """
     name = id_column or next((column for column in points.columns if is_id(column)), None)
-    if id_column == "" or (name is None and _has_names(points)):
+    index = points.columns[INDEX] if points.table is not None and has_index(points.table) else None
+    if id_column == "" or (name is None and index is not None and len(np.unique(index)) == len(index)):
         name = INDEX
     return name, None if name is None else parse_sample_ids(points.columns[name])
-
-
-def _has_names(points: Points) -> bool:
-    """Whether there is a column without a name whose cells differ."""
-    if points.table is None or not has_index(points.table):
-        return False
-    return len(np.unique(points.columns[INDEX])) == len(points.columns[INDEX])
 
 
 def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.ndarray:

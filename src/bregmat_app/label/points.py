@@ -84,12 +84,7 @@ class LabelPoints:
         """
         if self.pictures is None:
             return None
-        return _small_picture(self, i) if size == SMALL else _picture(self, i, size)
-
-
-@lru_cache(maxsize=4096)
-def _small_picture(points: LabelPoints, i: int) -> bytes | None:
-    return _picture(points, i, SMALL)
+        return (_small_picture if size == SMALL else _picture)(self, i, size)
 
 
 def _picture(points: LabelPoints, i: int, size: int) -> bytes | None:
@@ -107,6 +102,9 @@ def _picture(points: LabelPoints, i: int, size: int) -> bytes | None:
     factor = max(1, size // max(grey.shape))
     Image.fromarray(np.kron(grey, np.ones((factor, factor), np.uint8))).save(out, "PNG")
     return out.getvalue()
+
+
+_small_picture = lru_cache(maxsize=4096)(_picture)
 
 
 def read_picture(path: Path, size: int) -> Any:
@@ -181,13 +179,11 @@ def text_features(texts: Sequence[str]) -> MadeFeatures:
     vectorizer = TfidfVectorizer(sublinear_tf=True, max_df=0.5, min_df=2 if len(texts) > 100 else 1)
     try:
         weights = vectorizer.fit_transform(texts)
+        d = min(MOST_COMPONENTS, weights.shape[0] - 1, weights.shape[1] - 1)
+        svd = TruncatedSVD(d, random_state=0)  # refuses d = 0
+        X = normalize(svd.fit_transform(weights))
     except ValueError as error:
         raise ValueError("the texts have no words in common to tell them apart by") from error
-    d = min(MOST_COMPONENTS, weights.shape[0] - 1, weights.shape[1] - 1)
-    if d < 1:
-        raise ValueError("the texts have no words in common to tell them apart by")
-    svd = TruncatedSVD(d, random_state=0)
-    X = normalize(svd.fit_transform(weights))
     words = vectorizer.get_feature_names_out()
     most = np.argsort(-np.abs(svd.components_), axis=1)[:, :3]
     names = [f"component {k + 1} ({', '.join(words[most[k]])})" for k in range(d)]

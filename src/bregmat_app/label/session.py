@@ -239,7 +239,7 @@ class Session:
         if len(state.groups.all_apart()) < 2:
             raise ValueError("two classes at least are needed for labels: answer a few questions first")
         names = {one.key: one.name or f"group {one.key}" for one in state.groups.classes}
-        named = _named(state.answers)
+        named = {i: answer.name for answer in state.answers for i in answer.named()}  # the last name counts
         of = {one.group: names[one.key] for one in state.groups.all_apart()} | state.groups.names
         found, clusters = [], self.clusters(state)
         for i, (key, is_clear) in enumerate(zip(clusters.key.tolist(), clusters.is_clear.tolist())):
@@ -263,14 +263,6 @@ class Session:
 def _met(violation: float) -> str:
     """Return "yes", "nearly" or "no"."""
     return "yes" if violation <= MET else "nearly" if violation <= NEARLY_MET else "no"
-
-
-def _named(answers: list[Answer]) -> dict[int, str]:
-    """Return the class name of each point that has one; the last name counts."""
-    named: dict[int, str] = {}
-    for answer in answers:
-        named |= dict.fromkeys(answer.named(), answer.name)
-    return named
 
 
 def exported(session: Session, state: SessionState, name: str) -> bytes:

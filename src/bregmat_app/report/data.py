@@ -33,23 +33,14 @@ class FoldScores:
         return self.scores.mean(axis=0).tolist()
 
     @property
-    def spread(self) -> list[float]:
-        """Standard deviation of the score over folds, as given, scaled, and learned."""
-        return self.scores.std(axis=0, ddof=1).tolist()
-
-    @property
     def best_without(self) -> int:
         """The better one without learning: 0 for points as given, 1 for scaled ones."""
         return int(self.accuracy[1] >= self.accuracy[0])
 
-    @property
-    def is_gained(self) -> bool:
-        """Whether neighbours in the learned metric score higher than either without learning."""
-        return self.accuracy[2] > max(self.accuracy[:2])
-
     def summary_row(self) -> SummaryRow:
         """The row of the summary, with the standard deviation over folds."""
-        before, among_scaled, after = (f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, self.spread))
+        spreads = self.scores.std(axis=0, ddof=1)
+        before, among_scaled, after = (f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, spreads))
         what = "R²" if self.has_values else "accuracy"
         repeats = f"{self.n_repeats} x " if self.n_repeats > 1 else ""
         return f"{self.n_neighbors}-NN {what}, {repeats}{self.n_folds}-fold", before, among_scaled, after

@@ -1,10 +1,8 @@
-"""The page: its sections, each a function that returns the values of its template, and the file that is written in one step."""
+"""The page: its sections, each a function that returns the values of its template."""
 
 from __future__ import annotations
 
-import os
 from functools import cache, partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,6 @@ import numpy as np
 from bregmat import __version__
 from bregmat.base.html import FEWER_MET, SUMMARY_COLUMNS, measured, number
 from bregmat.engine.result import verdict
-from bregmat.io import atomic_write
 from bregmat.plots import EmbeddingDisplay
 from bregmat.plots._style import MARKERS
 from bregmat_app.report.data import TOLERANCE, ReportData, counted
@@ -30,7 +27,7 @@ _MARKERS = dict(zip((*MARKERS, "."), "●■▲◆▼✚✖◀▶⬟•"))
 
 
 def render_report(data: ReportData) -> str:
-    """Render the report as one HTML document, which loads nothing from elsewhere."""
+    """Render the report as one HTML document, which loads nothing from elsewhere and opens offline."""
     page = _templates().get_template("page.html")
     return page.render(
         data=data,
@@ -39,42 +36,6 @@ def render_report(data: ReportData) -> str:
         sections=sections(data),
         version=__version__,
     )
-
-
-def write_report(path: str | os.PathLike[str], data: ReportData) -> Path:
-    """Write one self-contained HTML file that opens offline.
-
-    The file is written under a temporary name and then renamed, so that it is complete or absent. It replaces an older one.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file; its folder must exist, or it is an OSError.
-    data : ReportData
-        The content.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> from sklearn.datasets import load_iris
-    >>> from bregmat import MetricLearner
-    >>> from bregmat_app.report import ReportData, write_report
-    >>> X, y = load_iris(return_X_y=True)
-    >>> learner = MetricLearner(random_state=0).fit(X, y)
-    >>> data = ReportData("Iris", learner.result_, X, learner.constraints_, y, learner=learner)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_report(pathlib.Path(folder) / "iris.html", data).name
-    'iris.html'
-    """
-    page = render_report(data)
-    with atomic_write(path) as file:
-        file.write(page.encode())
-    return Path(path)
 
 
 @cache
@@ -110,7 +71,7 @@ def headline(data: ReportData) -> list[str]:
         f"Of points that took no part in learning, {after} get the right class from their {held_out.n_neighbors} nearest neighbours: "
         f"{before} with columns as given, {among_scaled} with columns scaled."
     )
-    if not held_out.is_gained:
+    if not held_out.accuracy[2] > max(held_out.accuracy[:2]):
         return [first, f"On these folds the learned metric is not better than {known}."]
     tied = f", is as good in {equal}" if equal else ""
     return [

@@ -141,14 +141,7 @@ class FixedBlocks:
 
 
 def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
-    """Find a fixed block with a negative eigenvalue, or the null vectors of all fixed blocks.
-
-    Parameters
-    ----------
-    entries : Entries
-    B : ndarray, shape (n, n)
-        The prescribed diagonal and fixed entries.
-    """
+    """A fixed block with a negative eigenvalue, or the null vectors of all fixed blocks, from the prescribed entries B (n, n)."""
     vectors, squares, excess, rows = [], 0.0, 0.0, np.zeros(entries.n + len(entries.i), dtype=bool)
     for block in _cliques(entries):
         inside = B[np.ix_(block, block)]

@@ -12,13 +12,14 @@ from bregmat.applications.correlation.input import MatrixInput, read_fixed, read
 from bregmat.applications.correlation.newton import EntryNewton
 from bregmat.applications.correlation.path import MAX_FREE, FreeEntryPath
 from bregmat.applications.correlation.problem import CorrelationProblem
-from bregmat.applications.correlation.rank import of_rank
+from bregmat.applications.correlation.rank import FactorSearch
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.weighted import SplitBox, pose_weighted
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.linalg import add_diagonal, cholesky, eigh, eigvalsh
+from bregmat.base.threads import returns_result
 from bregmat.coordinates.priors import RANK_TOL
-from bregmat.engine.loop import Run, RunLog, Solver, compose, returns_result, solve, solve_sequence
+from bregmat.engine.loop import Run, RunLog, Solver, compose, solve, solve_sequence
 from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
@@ -168,7 +169,7 @@ def nearest_correlation(
     run = _solved(problem, **limits)
     if rank is not None:
         rank = int(rank)
-        run = of_rank(run, matrix.C, rank, max_iter=max_iter, log=limits["log"])
+        run = FactorSearch(run, matrix.C, rank, max_iter).continued()
     return _result_of(run, matrix, problem.entries.rows, low, divergence=D.name, rank=rank)
 
 
@@ -246,7 +247,7 @@ def factor_correlation(
     n_factors = int(n_factors)
     problem = CorrelationProblem.frobenius(matrix.C, Entries.of_diagonal(n))
     convex = _solved(problem, tol=tol, max_iter=max_iter, log=log)
-    run = of_rank(convex, matrix.C, n_factors, max_iter=max_iter, log=log, has_variances=True)
+    run = FactorSearch(convex, matrix.C, n_factors, max_iter, has_variances=True).continued()
     return _result_of(run, matrix, problem.entries.rows, n_factors=n_factors)
 
 

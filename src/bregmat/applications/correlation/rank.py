@@ -14,7 +14,7 @@ import numpy as np
 from bregmat.applications.correlation.problem import CorrelationCertificate
 from bregmat.base.linalg import eigh, eigvalsh
 from bregmat.base.threads import take_interrupt
-from bregmat.engine.loop import Run, RunLog
+from bregmat.engine.loop import Run
 from bregmat.engine.status import ExitReason
 
 STEPS = 4000  # default limit on the steps of both searches together
@@ -39,43 +39,6 @@ def factor_bound(C: np.ndarray, k: int) -> float:
     return max(bound, parts)
 
 
-def of_rank(
-    convex: Run, C: np.ndarray, rank: int, *, max_iter: int | None, log: RunLog, has_variances: bool = False
-) -> Run:
-    """Search from two starts for a matrix of a given rank; the better one is returned with the bound of the convex problem.
-
-    Parameters
-    ----------
-    convex : Run
-        Of the problem without a rank, with a :class:`CorrelationCertificate`.
-    C : ndarray, shape (n, n)
-    rank : int
-        From 1 to n.
-    max_iter : int or None
-        Limit on the steps of both searches together.
-    log : RunLog
-        Of the convex problem; its history is continued.
-    has_variances : bool
-        Whether to find ``L L' + D`` with so many factors, which has a bound of its own.
-    """
-    proof, tol, reason = convex.certificate, convex.tol, convex.exit_reason
-    if has_variances:
-        bound = factor_bound(C, rank)
-        if bound > proof.dual_bound:  # no multipliers prove this bound
-            proof = replace(proof, dual_bound=bound, dual=np.zeros_like(proof.dual))
-    log.before = convex.n_iter
-    search = FactorSearch(C, rank, proof, tol, STEPS if max_iter is None else max_iter, log, has_variances)
-    # otherwise the start of the search, which has this rank
-    if reason not in (ExitReason.INTERRUPTED, ExitReason.TIME, ExitReason.NONFINITE):
-        reason = search.run()
-    value, L = search.least, search.factor(search.best)[0][:, :rank]
-    X = L @ L.T
-    np.fill_diagonal(X, 1.0)
-    certificate = replace(proof, objective=value, upper=value, max_violation=0.0, X=X, factor=L)
-    name = f"{convex.solver} + factor_descent"
-    return Run(log, certificate, tol, reason, name, convex.n_iter + search.n_iter, by_own_rule=True)
-
-
 class _Ended(Exception):
     """Ends a search; the argument is the exit reason."""
 
@@ -89,31 +52,48 @@ class FactorSearch:
 
     Parameters
     ----------
+    convex : Run
+        Of the problem without a rank, whose bound is used and whose log is continued.
     C : ndarray, shape (n, n)
     rank : int
-    convex : CorrelationCertificate
-        Of the problem without a rank, whose bound is used.
-    tol : float
-        Relative gap at which the search ends.
-    limit : int
-        Limit on steps.
-    log : RunLog
+        From 1 to n.
+    max_iter : int or None
+        Limit on the steps of both searches together.
     has_variances : bool
+        Whether to find ``L L' + D`` with so many factors, which has a bound of its own.
     """
 
+    convex: Run
     C: np.ndarray
     rank: int
-    convex: CorrelationCertificate
-    tol: float
-    limit: int
-    log: RunLog
-    has_variances: bool
+    max_iter: int | None
+    has_variances: bool = False
     n_iter: int = 0
 
     def __post_init__(self) -> None:
+        self.proof: CorrelationCertificate = self.convex.certificate
+        self.log = self.convex.log
         self.size = max(1.0, float(np.abs(self.C).sum(axis=1).max()))  # unit of the objective and its gradient
-        self.best = self._start(self.convex.X)
+        self.best = self._start(self.proof.X)
         self.least = self.size * self._cost(self.best)[0]
+        self.limit = STEPS if self.max_iter is None else self.max_iter
+
+    def continued(self) -> Run:
+        """The run with the best matrix of both searches, or with the first start if the convex problem was stopped."""
+        reason, tol = self.convex.exit_reason, self.convex.tol
+        if self.has_variances:
+            bound = factor_bound(self.C, self.rank)
+            if bound > self.proof.dual_bound:  # no multipliers prove this bound
+                self.proof = replace(self.proof, dual_bound=bound, dual=np.zeros_like(self.proof.dual))
+        self.log.before = self.convex.n_iter
+        if reason not in (ExitReason.INTERRUPTED, ExitReason.TIME, ExitReason.NONFINITE):
+            reason = self.run()
+        L = self.factor(self.best)[0][:, : self.rank]
+        X = L @ L.T
+        np.fill_diagonal(X, 1.0)
+        proof = replace(self.proof, objective=self.least, upper=self.least, max_violation=0.0, X=X, factor=L)
+        name = f"{self.convex.solver} + factor_descent"
+        return Run(self.log, proof, tol, reason, name, self.convex.n_iter + self.n_iter, by_own_rule=True)
 
     def run(self) -> ExitReason:
         """Search from the nearest matrix without a rank, then from C; return why the search ended."""
@@ -125,11 +105,16 @@ class FactorSearch:
             # principal factors: the largest correlation of a variable estimates the variance that it shares with others
             np.fill_diagonal(A, 0.0)
             A[np.diag_indices(len(A))] = np.minimum(np.abs(A).max(axis=1), 1.0)
+
+        def follow(intermediate_result: Any) -> None:  # SciPy passes the point to an argument of this name
+            self.n_iter += 1
+            self._look(intermediate_result.x, self.size * intermediate_result.fun)
+
         try:
             with np.errstate(all="ignore"):
                 for start in (self.best, self._start(A)):
                     self._look(start, self.size * self._cost(start)[0])
-                    minimize(self._cost, start, jac=True, method="L-BFGS-B", callback=self._follow, options=options)
+                    minimize(self._cost, start, jac=True, method="L-BFGS-B", callback=follow, options=options)
         except _Ended as ended:
             return ExitReason(ended.args[0])
         except KeyboardInterrupt:
@@ -137,21 +122,16 @@ class FactorSearch:
             return ExitReason.INTERRUPTED
         return ExitReason.TOLERANCE
 
-    def _follow(self, intermediate_result: Any) -> None:
-        """SciPy calls this after each step, with the point because the argument has this name."""
-        self.n_iter += 1
-        self._look(intermediate_result.x, self.size * intermediate_result.fun)
-
     def _look(self, w: np.ndarray, value: float) -> None:
         """Record a point, keep it if it is the best one, and raise ``_Ended`` if the search ends with it."""
         if value < self.least:
             self.best, self.least = w.copy(), value
-        bound, log = self.convex.dual_bound, self.log
+        bound, log, tol = self.proof.dual_bound, self.log, self.convex.tol
         gap = max(value - bound, 0.0) / max(1.0, value)
         row = log.note(self.n_iter, objective=value, dual_bound=bound, gap=gap, violation=0.0)
         if log.callback is not None and log.callback(row):
             raise _Ended(ExitReason.INTERRUPTED)
-        if self.least - bound <= self.tol * max(1.0, self.least):
+        if self.least - bound <= tol * max(1.0, self.least):
             raise _Ended(ExitReason.TOLERANCE)
         if self.n_iter >= self.limit:
             raise _Ended(ExitReason.MAX_ITER)

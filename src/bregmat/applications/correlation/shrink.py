@@ -14,8 +14,9 @@ from bregmat.applications.correlation.result import RepairedMatrix
 from bregmat.base.checks import as_matrix, entry_text
 from bregmat.base.html import number
 from bregmat.base.linalg import eigvalsh
+from bregmat.base.threads import returns_result
 from bregmat.base.tolerances import EPS
-from bregmat.engine.loop import Run, RunLog, compose, returns_result
+from bregmat.engine.loop import Run, RunLog, compose
 from bregmat.engine.problem import Certificate
 from bregmat.engine.result import Kind
 from bregmat.engine.status import ExitReason, Status

@@ -78,10 +78,6 @@ class Balance:
         x[order[: int(np.argmin(np.abs(sums - self.goal)))]] = -1.0
         return x
 
-    def oriented(self, scores: np.ndarray) -> np.ndarray:
-        """The scores of a vector like z, or their negatives, so that the terminal is on side 1."""
-        return -scores if self.n_terminal and scores[len(self.weights)] < 0.0 else scores
-
     def completed(self, x: np.ndarray) -> np.ndarray:
         """z from the sides of the free vertices; two slack vertices share what is left, between -1 and +1."""
         z = np.ones(self.size)

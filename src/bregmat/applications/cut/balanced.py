@@ -13,7 +13,8 @@ from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.result import CutResult
 from bregmat.applications.cut.search import SMALL, CutSearch
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits, generator
-from bregmat.engine.loop import RunLog, compose, returns_result
+from bregmat.base.threads import returns_result
+from bregmat.engine.loop import RunLog, compose
 from bregmat.engine.status import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
 

@@ -50,16 +50,7 @@ class CutSearch:
                 self.best.offer(sign * vector)
 
     def run(self, methods: Sequence[type[CentralPath | LowRank]], max_iter: int, log: RunLog) -> Run:
-        """Solve the relaxation by one method and, if that fails, by the next one.
-
-        Parameters
-        ----------
-        methods : sequence of type
-            In order.
-        max_iter : int
-            Limit on the steps of all methods together.
-        log : RunLog
-        """
+        """Solve the relaxation by one method and, if that fails, by the next one, with at most ``max_iter`` steps of all together."""
         names: list[str] = []
         for make in methods:
             self.make, self.is_stalled, self.is_solved = make, False, False
@@ -115,10 +106,13 @@ class CutSearch:
     # ------------------------------------------------------------------ cuts and bounds
     def round(self, method: CentralPath | LowRank, times: int) -> None:
         """Cut by up to ``times`` random hyperplanes, until the bound is reached, none are left or the time is over."""
+        balance = self.graph.balance
         for _ in range(min(times, self.n_roundings)):
             if self.is_proven or (np.isfinite(self.best.value) and seconds_left() < 0):
                 return
-            self.best.offer(self.graph.balance.oriented(method.sample()))
+            scores = method.sample()
+            is_turned = balance.n_terminal and scores[len(balance.weights)] < 0.0
+            self.best.offer(-scores if is_turned else scores)  # the terminal is on side 1
             self.n_roundings -= 1
 
     @property

@@ -12,10 +12,11 @@ from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.rays import find_ray
 from bregmat.base.checks import as_matrix, check_limits
+from bregmat.base.threads import returns_result
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
-from bregmat.engine.loop import RunLog, returns_result, solve
+from bregmat.engine.loop import RunLog, solve
 from bregmat.engine.problem import Proof
 from bregmat.engine.result import Kind
 from bregmat.engine.status import ExitReason, Record, Status

@@ -10,7 +10,8 @@ import numpy as np
 
 from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
-from bregmat.engine.loop import Run, RunLog, compose, repeat, returns_result
+from bregmat.base.threads import returns_result
+from bregmat.engine.loop import Run, RunLog, compose, repeat
 from bregmat.engine.problem import Certificate
 from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import ExitReason, Record, Status
@@ -114,14 +115,8 @@ def boost_hypotheses(
 class AdaBoost:
     """The hypothesis with the largest edge, and the step that minimises the bound of Theorem 4.1 (Tsuda 2004).
 
-    It minimises the exponential loss ``sum_i w1_i exp(-margin_i)``, ``margin = A' weights``, which is bounded below by 0.
-
-    Parameters
-    ----------
-    A : ndarray or csr_array, shape (n, d)
-        ``y_i H_ij``.
-    log_first : ndarray, shape (d,)
-        Logarithms of the first weights of the examples, w1.
+    It minimises the exponential loss ``sum_i w1_i exp(-margin_i)``, which is bounded below by 0. ``margin = A' weights`` with the rows
+    ``A_ji = y_i H_ij``, shape (n, d), and ``log_first`` holds the logarithms of the first weights w1 of the examples, shape (d,).
     """
 
     def __init__(self, A: Any, log_first: np.ndarray) -> None:

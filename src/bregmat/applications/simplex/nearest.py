@@ -16,7 +16,8 @@ import numpy as np
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import SOLVERS, VectorCyclic
 from bregmat.base.checks import as_choice, check_limits, check_positive
-from bregmat.engine.loop import RunLog, compose, returns_result, solve
+from bregmat.base.threads import returns_result
+from bregmat.engine.loop import RunLog, compose, solve
 from bregmat.engine.result import Kind, Result
 from bregmat.engine.status import Record
 from bregmat.solvers.cyclic_projection import CyclicProjection

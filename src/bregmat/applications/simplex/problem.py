@@ -175,18 +175,13 @@ class NearestDistribution(Problem):
         sums += (1.0 + len(on)) * float(np.abs(mu) @ np.abs(self.b))
         return EPS * (float(x @ exponents) + SUM_ROUNDINGS * sums)
 
-    def divergence_rounding(self, logx: np.ndarray) -> float:
-        """The largest rounding of :meth:`divergence`."""
-        d, x = np.abs(logx - self.log0), np.exp(logx)
-        terms = x * d * (1.0 + np.abs(logx) + np.abs(self.log0)) + np.minimum(d, 1.0) * (x + self.prior)
-        return SUM_ROUNDINGS * EPS * float(terms.sum())
-
-    def divergence(self, logx: np.ndarray) -> float:
-        """KL(x, prior), without cancellation for x near prior."""
+    def divergence(self, logx: np.ndarray) -> tuple[float, float]:
+        """KL(x, prior), without cancellation for x near prior, and its largest rounding."""
         d, x = logx - self.log0, np.exp(logx)
-        return float(
-            np.where(np.abs(d) > 1, x * d - (x - self.prior), self.prior * (d * np.exp(d) - np.expm1(d))).sum()
-        )
+        size = np.abs(d)
+        terms = np.where(size > 1, x * d - (x - self.prior), self.prior * (d * np.exp(d) - np.expm1(d)))
+        sizes = x * size * (1.0 + np.abs(logx) + np.abs(self.log0)) + np.minimum(size, 1.0) * (x + self.prior)
+        return float(terms.sum()), SUM_ROUNDINGS * EPS * float(sizes.sum())
 
     def excess(self, p: np.ndarray) -> np.ndarray:
         """``sign * (p - b)``: positive for violated inequalities."""
@@ -221,9 +216,9 @@ class NearestDistribution(Problem):
         logx, p, mu = state.logx, state.p, state.mu
         if FEASIBLE < self.worst(p) < 0.5:
             logx, p = self._restored(logx, p, mu) or (logx, p)
-        violation, objective = self.violation(p), self.divergence(logx)
+        violation, (objective, rounding) = self.violation(p), self.divergence(logx)
         worst, missed = float(violation.max(initial=0.0)), violation * self.unit
-        v, rounding = self.adjoint(mu), self.divergence_rounding(logx)  # not the v of the state, a sum of steps
+        v = self.adjoint(mu)  # not the v of the state, a sum of steps
         return DistributionCertificate(
             logx=logx,
             values=p,

@@ -17,14 +17,6 @@ MAX_CHANGE = 50.0  # largest change of an exponent in a step towards a bound tha
 MAX_STEP = 1e4  # the same in a Newton step: larger dual weights have a rounding above usual tolerances of the gap
 
 
-def _row_step(problem: NearestDistribution, logx: np.ndarray, j: int, tol: float) -> float:
-    """The step of :func:`step_to_row` for row j, limited in length."""
-    a = problem.A[j]
-    size = float(np.abs(a).max(initial=0.0) if problem.total is None else np.ptp(a))
-    far = MAX_CHANGE / max(size, TINY)
-    return min(max(step_to_row(logx, a, float(problem.b[j]), problem.total, tol), -far), far)
-
-
 class _VectorSolver:
     """The methods that both solvers share."""
 
@@ -113,7 +105,9 @@ class VectorCyclic(_VectorSolver):
                 continue
             if not settings.corrected and abs(excess) <= 0.1 * FEASIBLE * problem.unit[j]:
                 continue
-            t = _row_step(problem, logx, j, settings.root_tol)
+            size = float(np.abs(a).max(initial=0.0) if problem.total is None else np.ptp(a))
+            far = MAX_CHANGE / max(size, TINY)
+            t = min(max(step_to_row(logx, a, float(problem.b[j]), problem.total, settings.root_tol), -far), far)
             if settings.corrected and problem.sense[j] != 0:
                 t = sign[j] * max(sign[j] * t, -sign[j] * mu[j])
             if t == 0:

@@ -12,10 +12,11 @@ from bregmat.applications.softmax.newton import MirrorSteps, SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups, softmax_loss
 from bregmat.applications.softmax.scores import PairScores, cosine_scores
 from bregmat.base.checks import check_positive, rows_text
+from bregmat.base.threads import returns_result
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span, span_of_vectors
-from bregmat.engine.loop import RunLog, compose, returns_result, solve
+from bregmat.engine.loop import RunLog, compose, solve
 from bregmat.engine.result import Kind
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.objective.divergences import DIVERGENCES
@@ -126,7 +127,7 @@ def softmax_metric(
     return compose(
         SoftmaxResult,
         run,
-        last=run.state.point.iterate,
+        last=run.state.iterate,
         coordinates=Coordinates(None, problem.t0, span=span, identity=True, is_finite=True),
         violation=np.zeros(0),
     )
@@ -137,10 +138,14 @@ def cosine_metric(
     documents: np.ndarray,
     targets: np.ndarray,
     *,
+    temperature: float,
+    weights: np.ndarray | float = 1.0,
+    allowed: np.ndarray | None = None,
+    divergence: DivergenceName | SpectralDivergence = "frobenius",
     n_passes: int = 3,
     start: np.ndarray | None = None,
     callback: Callable[[Record], Any] | None = None,
-    **settings: Any,
+    **limits: Any,
 ) -> SoftmaxResult:
     """A matrix nearest to the identity under softmax losses of cosines, which are not linear in the matrix.
 
@@ -150,7 +155,7 @@ def cosine_metric(
     Parameters
     ----------
     queries, documents : ndarray, shapes (n, d) and (m, d)
-    targets : ndarray, shape (n, m)
+    targets, temperature, weights, allowed, divergence
         As in :func:`softmax_metric`.
     n_passes : int
         Largest number of passes.
@@ -158,8 +163,8 @@ def cosine_metric(
         The matrix at which cosines are linearised first; by default the identity.
     callback : callable, optional
         Called with the records of all passes; ``stage`` of a record is the number of its pass.
-    **settings
-        Further arguments of :func:`softmax_metric`: temperature, weights, allowed, divergence, tol, max_iter.
+    **limits
+        Further arguments of :func:`softmax_metric`, for each pass: tol, max_iter.
 
     Returns
     -------
@@ -167,14 +172,15 @@ def cosine_metric(
         Of the last pass that lowered the objective with the true cosines (or was interrupted), with the history of all passes. Without
         ``start`` the first pass counts as lower.
     """
-    W = np.eye(queries.shape[1]) if start is None else start
+    D, W = DIVERGENCES.resolve(divergence), np.eye(queries.shape[1]) if start is None else start
+    gamma = np.broadcast_to(np.asarray(weights, dtype=float), (len(queries),))
     history: list[Record] = []
     best: SoftmaxResult | None = None
-    value = np.inf
-    if start is not None:
-        D = DIVERGENCES.resolve(settings.get("divergence", "frobenius"))
-        value = D(W, np.eye(len(W))) + _cosine_loss(queries, documents, targets, W, **settings)
     before: Record | None = None  # the last record of the pass before
+
+    def loss(W: np.ndarray) -> float:
+        """With the true cosines in the metric W."""
+        return softmax_loss(cosine_scores(queries, documents, W), targets, gamma, temperature, allowed)[0]
 
     def record(row: Record) -> Any:
         if before is not None:
@@ -187,13 +193,14 @@ def cosine_metric(
         history.append(row)
         return None if callback is None else callback(row)
 
+    value = np.inf if start is None else D(W, np.eye(len(W))) + loss(W)
+    settings: dict[str, Any] = {"temperature": temperature, "weights": weights, "allowed": allowed}
     for _ in range(n_passes):
         before = history[-1] if history else None
-        result = softmax_metric(
-            PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings
-        )
+        scores = PairScores.cosines(queries, documents, W)
+        result = softmax_metric(scores, targets, start=W, divergence=divergence, callback=record, **settings, **limits)
         M = result.coordinates.metric(result.iterate)
-        new = result.iterate.value() + _cosine_loss(queries, documents, targets, M, **settings)
+        new = result.iterate.value() + loss(M)
         is_lower, is_interrupted = new < value, result.exit_reason is ExitReason.INTERRUPTED
         if best is None or is_lower or is_interrupted:
             best, W, value = result, M, new
@@ -201,22 +208,6 @@ def cosine_metric(
             break
     assert best is not None
     return replace(best, history=history, n_iter=history[-1].iteration, seconds=history[-1].seconds)
-
-
-def _cosine_loss(
-    queries: np.ndarray,
-    documents: np.ndarray,
-    targets: np.ndarray,
-    W: np.ndarray,
-    *,
-    temperature: float,
-    weights: np.ndarray | float = 1.0,
-    allowed: np.ndarray | None = None,
-    **unused: Any,
-) -> float:
-    """The loss of :func:`cosine_metric` with the true cosines in the metric W."""
-    weights = np.broadcast_to(np.asarray(weights, dtype=float), (len(queries),))
-    return softmax_loss(cosine_scores(queries, documents, W), targets, weights, temperature, allowed)[0]
 
 
 def _check(scores: PairScores, targets: np.ndarray, weights: np.ndarray, temperature: float, allowed: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from bregmat.applications.softmax.problem import ScoredMatrix, SoftmaxGroups
 from bregmat.base.linalg import add_diagonal, armijo, conjugate_gradients, eigh
 from bregmat.coordinates.priors import Spectral
-from bregmat.engine.loop import State
 from bregmat.objective.divergences import Frobenius
 
 MAX_PRODUCTS = 50  # products with the curvature in a step
@@ -19,25 +18,6 @@ SHORTER, LONGER = 0.25, 4.0
 SHORTEST_GRADIENT = 30.0  # gradient step from which on it is not shortened, over the inverse of the largest curvature
 LEAST_SLOPE = 1e-100  # slope of the inverse link that counts as 0
 SHORT, SHORTEST = 0.4, 1e-10  # step lengths below which alpha is reduced, and below which only rounding is left
-
-
-@dataclass(eq=False)
-class NewtonState(State):
-    """A point with its bound, and the length of the gradient step alpha of the next Newton system."""
-
-    point: ScoredMatrix
-    alpha: float = 1.0
-    stalled: bool = False
-
-    @property
-    def objective(self) -> float:  # type: ignore[override]
-        """The primal value."""
-        return self.point.objective
-
-    @property
-    def signal(self) -> float:  # type: ignore[override]
-        """The absolute gap."""
-        return self.point.objective - self.point.bound.value
 
 
 @dataclass(frozen=True)
@@ -70,25 +50,24 @@ class SemismoothNewton:
     def check(self, problem: SoftmaxGroups) -> None:
         """Every problem of this kind can be solved."""
 
-    def init(self, problem: SoftmaxGroups, tol: float, start: Any) -> NewtonState:
+    def init(self, problem: SoftmaxGroups, tol: float, start: Any) -> ScoredMatrix:
         """The state at a matrix (d, d), by default at the prior."""
         d = problem.scores.queries.shape[1]
-        return NewtonState(problem.projected(np.eye(d) if start is None else np.array(start, dtype=float)))
+        return problem.projected(np.eye(d) if start is None else np.array(start, dtype=float))
 
-    def step(self, problem: SoftmaxGroups, state: NewtonState) -> NewtonState:
+    def step(self, problem: SoftmaxGroups, at: ScoredMatrix) -> ScoredMatrix:
         """A Newton step that decreases the objective: its length is halved, and then its alpha is decreased."""
-        at, alpha = state.point, state.alpha
-        shortest = SHORTEST_GRADIENT / max(problem.largest_curvature, SHORTEST_GRADIENT)
+        alpha, shortest = at.alpha, SHORTEST_GRADIENT / max(problem.largest_curvature, SHORTEST_GRADIENT)
         while True:
             E, is_last = self._direction(problem, at, alpha), alpha <= shortest
             length = 1.0
             while length > (SHORTEST if is_last else SHORT):
                 new = problem.projected(at.W + length * E)
                 if new.objective < at.objective:
-                    return NewtonState(new, min(1.0, LONGER * alpha) if length == 1.0 else alpha)
+                    return replace(new, alpha=min(1.0, LONGER * alpha) if length == 1.0 else alpha)
                 length /= 2.0
             if is_last:
-                return NewtonState(at, alpha, stalled=True)
+                return replace(at, alpha=alpha, stalled=True)
             alpha = max(shortest, min(SHORTER * alpha, self._steepest(problem, at)))
 
     def _steepest(self, problem: SoftmaxGroups, at: ScoredMatrix) -> float:
@@ -141,19 +120,18 @@ class MirrorSteps:
     def check(self, problem: SoftmaxGroups) -> None:
         """Every problem of this kind can be solved."""
 
-    def init(self, problem: SoftmaxGroups, tol: float, start: Any) -> NewtonState:
+    def init(self, problem: SoftmaxGroups, tol: float, start: Any) -> ScoredMatrix:
         """The state at a positive definite matrix (d, d), by default at the prior."""
         prior = Spectral(problem.divergence, problem.t0, problem.t0, np.eye(len(problem.t0)))
         iterate = None
         if start is not None:
             x, U = eigh(np.asarray(start, dtype=float))
             iterate = prior.with_factor(U * np.sqrt(np.maximum(x, 0.0)))
-        return NewtonState(problem.point(prior if iterate is None else iterate))
+        return problem.point(prior if iterate is None else iterate)
 
-    def step(self, problem: SoftmaxGroups, state: NewtonState) -> NewtonState:
+    def step(self, problem: SoftmaxGroups, at: ScoredMatrix) -> ScoredMatrix:
         """A Newton step that decreases the objective."""
-        at, S = state.point, state.point.iterate.S
-        scores = problem.scores.in_basis(at.iterate.F)
+        scores, S = problem.scores.in_basis(at.iterate.F), at.iterate.S
         R = at.iterate.residual(-scores.adjoint(problem.multipliers(at.softmax)))
         B = -S * R
 
@@ -175,5 +153,5 @@ class MirrorSteps:
 
         accepted = armijo(trial, at.objective, float(np.vdot(R, S * E)), rounding=at.rounding)
         if accepted is None or not accepted[0].objective < at.objective:
-            return NewtonState(at, stalled=True)
-        return NewtonState(accepted[0])
+            return replace(at, stalled=True)
+        return accepted[0]

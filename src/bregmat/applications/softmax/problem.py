@@ -30,6 +30,7 @@ from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import EPS
 from bregmat.certificates.problem import MODEST, MatrixCertificate
 from bregmat.coordinates.priors import Spectral
+from bregmat.engine.loop import State
 from bregmat.engine.problem import Problem
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.spectral import SpectralDivergence
@@ -40,7 +41,7 @@ SIZE = 1e-3  # smallest unit of the gap, as a share of the loss of equal scores
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredMatrix:
+class ScoredMatrix(State):
     """A matrix with its scores and its objective; the bound that their softmax proves is computed when it is first asked for.
 
     Attributes
@@ -56,6 +57,8 @@ class ScoredMatrix:
     objective : float
     rounding : float
         Largest rounding error of the objective.
+    alpha : float
+        Length of the gradient step of the next Newton system.
     """
 
     problem: SoftmaxGroups
@@ -65,11 +68,18 @@ class ScoredMatrix:
     softmax: np.ndarray
     objective: float
     rounding: float
+    alpha: float = 1.0
+    stalled: bool = False
 
     @cached_property
     def bound(self) -> Bound:
         """The bound that the softmax proves."""
         return self.problem.dual_bound(self.softmax)
+
+    @property
+    def signal(self) -> float:  # type: ignore[override]
+        """The absolute gap."""
+        return self.objective - self.bound.value
 
     @property
     def gap(self) -> float:
@@ -221,16 +231,15 @@ class SoftmaxGroups(Problem):
         longest = max(float(sq_norms(X).max(initial=0.0)) for X in (self.scores.queries, self.scores.documents))
         return longest * (1.0 + 2.0 * float(np.abs(self.scores.share).max(initial=0.0)))
 
-    def certify(self, state: Any) -> MatrixCertificate:
+    def certify(self, state: ScoredMatrix) -> MatrixCertificate:
         """The certificate of the point of a state; every matrix is feasible, and P is dual feasible."""
-        at: ScoredMatrix = state.point
         return MatrixCertificate(
-            iterate=at.iterate,
-            values=at.values,
-            dual=at.bound.mu,
-            objective=at.objective,
-            upper=at.objective + at.rounding,
-            dual_bound=at.bound.value,
+            iterate=state.iterate,
+            values=state.values,
+            dual=state.bound.mu,
+            objective=state.objective,
+            upper=state.objective + state.rounding,
+            dual_bound=state.bound.value,
             size=self.natural_size,
         )
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from bregmat.base.tolerances import CANCELLED, EPS, FEASIBLE, HALF_DIGITS
-from bregmat.constraints.constraints import Constraints
+from bregmat.base.tolerances import CANCELLED, EPS, FEASIBLE
 from bregmat.engine.result import Result
 from bregmat.engine.status import Status
 
 EXACT = 1e-6  # relative difference that counts as rounding between figures which the result computes from each other
-ROUNDINGS = 16.0  # rounding errors that the value of a row may contain
 _RANK = (Status.UNKNOWN, Status.FEASIBLE, Status.OPTIMAL)  # statuses of a point, the weakest first
 
 
@@ -105,22 +101,16 @@ class Verification:
         elif _RANK.index(status) < _RANK.index(self.status):
             self.status = status
 
-    def compare(self, name: str, recomputed: float, allowed: float) -> None:
-        """Compare a figure of the result with the recomputed value; they may differ by ``allowed``."""
-        claimed = getattr(self.result, name)
-        self.figures[name] = (float(claimed), float(recomputed))
-        if claimed != recomputed and not abs(claimed - recomputed) <= allowed < np.inf:
-            self.problem(f"{name} is {recomputed:.9g}; the result says {claimed:.9g}")
-
-    def compare_all(self, name: str, recomputed: np.ndarray, allowed: Any) -> None:
-        """Compare an array of the result with the recomputed one, and name the first entry that differs by more than ``allowed``."""
-        claimed = np.asarray(getattr(self.result, name))
+    def compare(self, name: str, recomputed: Any, allowed: Any) -> None:
+        """Compare a number or an array of the result with the recomputed one; name the first entry that is off by more than ``allowed``."""
+        claimed, recomputed = np.asarray(getattr(self.result, name)), np.asarray(recomputed)
         if claimed.shape != recomputed.shape:
             self.problem(f"{name} has shape {claimed.shape} and not {recomputed.shape}")
             return
-        equal = (claimed == recomputed) | (np.isnan(claimed) & np.isnan(recomputed))
-        wrong = np.argwhere(~equal & ~((np.abs(claimed - recomputed) <= allowed) & (np.abs(recomputed) < np.inf)))
-        if len(wrong):
+        if claimed.ndim == 0:
+            self.figures[name] = (float(claimed), float(recomputed))
+        is_near = (np.abs(claimed - recomputed) <= allowed) & (np.asarray(allowed) < np.inf)
+        if len(wrong := np.argwhere((claimed != recomputed) & ~is_near)):
             at = tuple(wrong[0])
             where = f"{name}[{', '.join(map(str, at))}]" if at else name
             self.problem(f"{where} is {recomputed[at]:.9g}; the result says {claimed[at]:.9g}")
@@ -145,49 +135,40 @@ class Verification:
             error = f" with an error of up to {lost:.1e}" if lost > CANCELLED * unit else ""
             self.problem(f"the dual weights prove {recomputed:.9g}{error}, and not {claimed:.9g} as {name}")
 
-    def compare_rows(self, p: np.ndarray, excess: np.ndarray, unit: np.ndarray, noise: Any, hard: np.ndarray) -> None:
-        """Compare values of constraints, their violations ``excess / unit`` and the largest violation of hard constraints.
-
-        Parameters
-        ----------
-        p, excess, unit : ndarray, shape (c,)
-        noise : ndarray, shape (c,)
-            Rounding of the values, ``ROUNDINGS`` times which they may differ.
-        hard : ndarray of bool, shape (c,)
-        """
-        shown = HALF_DIGITS * np.maximum(unit, np.abs(p)) + ROUNDINGS * noise
-        self.compare_all("values", p, shown)
-        self.compare_all("violation", excess / unit, shown / unit)
-        worst, vague = (float((x / unit)[hard].max(initial=0.0)) for x in (excess, noise))
-        self.compare("max_violation", worst, HALF_DIGITS + ROUNDINGS * vague)
-
-    def compare_span(self, gamma: np.ndarray) -> None:
-        """Compare the ratio of the largest and the smallest finite slack weight, shape (c,)."""
-        soft = gamma[np.isfinite(gamma)]
-        span = float(soft.max() / soft.min()) if len(soft) else 1.0
-        self.compare("weight_span", span, HALF_DIGITS * span)
-
     def conclude(
-        self, figures: tuple[float, float, float, float], allowed: float, is_feasible: bool, lost: float = 0.0
+        self,
+        figures: tuple[float, float, float],
+        allowed: float,
+        is_feasible: bool,
+        *,
+        is_claimed: bool = True,
+        of_bound: float | None = None,
+        lost: float = 0.0,
+        above: float = 0.0,
     ) -> None:
-        """Compare objective, bound, unit and gap; the objective of a point that is not feasible is not a claim.
+        """Compare objective, bound and unit, and judge the status by the gap.
 
         Parameters
         ----------
         figures : tuple of float
-            Objective, bound, unit and gap.
+            Objective, bound and unit of the gap.
         allowed : float
             Difference that rounding of the problem and of the point explains. It must not grow with the dual weights, which are part
-            of the claim.
-        is_feasible : bool
+            of the claim. ``of_bound`` is that of the bound, if it is another.
+        is_feasible, is_claimed : bool
+            Whether the point is feasible, and whether the result claims the objective: that of a point which is not feasible is no claim.
         lost : float
             Rounding of the bound, which grows with the dual weights.
+        above : float
+            By how much the value in the gap is above the objective: the dual weights times the violations.
         """
-        objective, bound, unit, gap = figures
-        if is_feasible:
+        objective, bound, unit = figures
+        if is_feasible and is_claimed:
             self.compare("objective", objective, allowed)
-        self.bound_from_below("dual_bound", bound, allowed, lost, unit)
-        self.compare("unit", unit, EXACT * unit + allowed)
+        self.bound_from_below("dual_bound", bound, allowed if of_bound is None else of_bound, lost, unit)
+        if is_claimed:
+            self.compare("unit", unit, max(EXACT * unit, allowed))
+        gap = (objective + above - bound + lost) / unit
         self.judge(gap if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
     def check_feasible(self, is_met: bool, text: str) -> bool:
@@ -203,12 +184,6 @@ class Verification:
         is_known = np.isfinite(result.gap) and not np.isnan(apart)  # both may be -inf if numbers overflow
         if is_known and not result.gap * result.unit >= apart * (1 - EXACT) - rounding:
             self.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
-
-    def named(self, conflict: Any, rows: Iterable[int], n: int) -> None:
-        """Check that the conflict, a set of the n constraints, contains all constraints of the proof."""
-        said = set() if conflict is None else {int(k) for k in np.ravel(conflict)}
-        if not set(map(int, rows)) <= said <= set(range(n)):
-            self.problem("the conflict does not name all constraints that carry the proof, or it names others")
 
     def judge(self, gap: float, is_feasible: bool) -> None:
         """Lower the status to the one that the recomputed gap and violation prove."""
@@ -229,91 +204,37 @@ def own_figures(result: Result) -> Verification:
     """Check whether the figures of a result agree with each other, without the problem."""
     if not isinstance(result, Result):
         raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
-    report = Verification(result.status, result.status, result=result)
-    if result.status not in result._kind.statuses:
-        report.problem(f"a result of this kind is never {result.status}", Status.UNKNOWN)
+    status, kind = result.status, result._kind
+    report = Verification(status, status, result=result)
+    if status not in kind.statuses:
+        report.problem(f"a result of this kind is never {status}", Status.UNKNOWN)
         return report
-    _consistent(result, report)
-    # quadratic programs allow larger violations than other problems
-    met = result._kind.has_priced_errors or result.max_violation <= 10 * FEASIBLE
-    if result.status in (Status.OPTIMAL, Status.FEASIBLE) and not met:
-        report.problem(f"{result.status} with a violation of {result.max_violation:.3g}", Status.UNKNOWN)
-    if result.status is Status.OPTIMAL and not abs(result.gap) <= result.tol:
-        report.problem(f"OPTIMAL with a gap of {result.gap:.3g} at tol {result.tol:.3g}", Status.FEASIBLE)
-    if result.status is Status.INFEASIBLE and (result.conflict is None or not len(result.conflict)):
-        report.problem("INFEASIBLE without constraints that carry the proof", Status.UNKNOWN)
-    return report
-
-
-def _consistent(result: Result, report: Verification) -> None:
-    """Check the relations between objective, bound, gap and violation that hold for every result."""
-    objective, bound, gap, unit = map(float, (result.objective, result.dual_bound, result.gap, result.unit))
-    for name in ("objective", "dual_bound", "gap", "max_violation"):
-        if np.isnan(getattr(result, name)):
+    names = ("objective", "dual_bound", "gap", "unit", "max_violation", "tol")
+    objective, bound, gap, unit, violation, tol = (float(getattr(result, name)) for name in names)
+    for name, value in zip(names, (objective, bound, gap, unit, violation, tol)):
+        if np.isnan(value):
             report.problem(f"{name} is not a number")
-    if not 0 <= result.tol < np.inf or not (0 <= unit < np.inf or (unit == np.inf and not np.isfinite(objective))):
-        report.problem(f"a tolerance of {result.tol:g} or a unit of {unit:g} is no finite size")
-    if not gap >= -EXACT or not result.max_violation >= 0:
-        report.problem(f"a gap of {gap:.3g} or a violation of {result.max_violation:.3g} is below 0")
-    if result.status not in _RANK and np.isfinite(gap):
-        report.problem(f"{result.status} with a gap of {gap:.3g}: there is no optimal value to be near to")
-    if result.status is not Status.INFEASIBLE and result.conflict is not None and len(result.conflict):
-        report.problem(f"{result.status} beside constraints that prove that nothing is feasible")
-    if result.status not in _RANK:
-        return
-    if not bound < np.inf:
-        report.problem(f"{result.status} with the lower bound {bound:g}")
-    if np.isfinite(gap) and result._kind.gap_is_ratio:
-        apart = objective - bound
-        rounding = EXACT * abs(apart) + 64 * EPS * (abs(objective) + abs(bound))
-        if not gap * unit >= apart - rounding:
-            report.problem(
-                f"the gap is {apart / (unit or 1.0):.9g} by the objective and the bound; the result says {gap:.9g}"
-            )
-
-
-# -------------------------------------------------------------------- shared by several kinds of problems
-class MissingArguments(ValueError):
-    """The arguments are not those of the call that made a result."""
-
-
-def check_arguments(passed: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
-    """Raise unless ``passed`` contains all names of one of the ``ways`` (separated by spaces), and no name besides the ``known`` ones.
-
-    The message says what is ``wanted``.
-    """
-    names = set(passed)
-    if not any(names >= set(way.split()) for way in ways) or (known is not None and names - set(known)):
-        raise MissingArguments(f"verify needs {wanted}, by name; got {', '.join(map(repr, passed)) or 'none'}.")
-
-
-def check_dual(result: Any, constraints: Constraints) -> None:
-    """Raise unless there is one dual weight for each constraint."""
-    n = constraints.n_constraints
-    if len(result.dual) != n:
-        raise ValueError(f"the result has {len(result.dual)} dual weights but there are {n} constraints.")
-
-
-def excess_of(gone: np.ndarray, sense: np.ndarray) -> np.ndarray:
-    """Violation of each row, shape (c,), from value minus bound; 0 for rows that hold."""
-    return np.where(sense == 0, np.abs(gone), np.maximum(sense * gone, 0))
-
-
-def allowance(noise: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Violations up to which rows count as met: a fraction of their unit, and some rounding errors unless these are large."""
-    return FEASIBLE * unit + np.minimum(ROUNDINGS * noise, CANCELLED * unit)
-
-
-def with_right_signs(mu: np.ndarray, sense: np.ndarray, report: Verification) -> np.ndarray:
-    """Dual weights (c,), with 0 in place of those that have the wrong sign, which are reported."""
-    wrong = sense * mu < 0
-    if wrong.any():
-        row = np.flatnonzero(wrong)[0]
-        report.problem(f"the dual weight of constraint {row} has the wrong sign: {mu[row]:.3g}")
-    return np.where(wrong, 0, mu)
-
-
-@singledispatch
-def recompute(result: Any, problem: Any, report: Verification) -> None:
-    """Recompute the figures of a result from the arguments of its call; the modules of this package register each kind of result."""
-    raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
+    has_point, has_conflict = status in _RANK, result.conflict is not None and len(result.conflict) > 0
+    if not 0 <= tol < np.inf or not (0 <= unit < np.inf or (unit == np.inf and not np.isfinite(objective))):
+        report.problem(f"a tolerance of {tol:g} or a unit of {unit:g} is no finite size")
+    if not gap >= -EXACT or not violation >= 0:
+        report.problem(f"a gap of {gap:.3g} or a violation of {violation:.3g} is below 0")
+    if has_point and not bound < np.inf:
+        report.problem(f"{status} with the lower bound {bound:g}")
+    if not has_point and np.isfinite(gap):
+        report.problem(f"{status} with a gap of {gap:.3g}: there is no optimal value to be near to")
+    if status is not Status.INFEASIBLE and has_conflict:
+        report.problem(f"{status} beside constraints that prove that nothing is feasible")
+    if status is Status.INFEASIBLE and not has_conflict:
+        report.problem("INFEASIBLE without constraints that carry the proof", Status.UNKNOWN)
+    apart, rounding = objective - bound, EXACT * abs(objective - bound) + 64 * EPS * (abs(objective) + abs(bound))
+    if has_point and kind.gap_is_ratio and np.isfinite(gap) and not gap * unit >= apart - rounding:
+        explained = f"the gap is {apart / (unit or 1.0):.9g} by the objective and the bound"
+        report.problem(f"{explained}; the result says {gap:.9g}")
+    # quadratic programs allow larger violations than other problems
+    is_met = kind.has_priced_errors or violation <= 10 * FEASIBLE
+    if status in (Status.OPTIMAL, Status.FEASIBLE) and not is_met:
+        report.problem(f"{status} with a violation of {violation:.3g}", Status.UNKNOWN)
+    if status is Status.OPTIMAL and not abs(gap) <= tol:
+        report.problem(f"OPTIMAL with a gap of {gap:.3g} at tol {tol:.3g}", Status.FEASIBLE)
+    return report
