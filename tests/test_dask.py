@@ -106,7 +106,7 @@ def test_what_travels_is_read_again_or_copied():
     """Arrays from a message need not be aligned, and compiled loops then add in another order."""
     X, C = soft_problem(n=50, d=4, c=100)
     settings = ShardSettings.of(sharded_coordinates(X, None, LogDet()), LogDet(), None, 1.0, 100)
-    shard = cluster_module.WorkerShard(settings, *constraint_sources(C, 100), X, 0, 0)
+    shard = cluster_module.WorkerShard(settings, *constraint_sources(C, 100), X, 0)
     shard.cache("key", 1)
     moved = pickle.loads(pickle.dumps(shard))
     assert moved.cached("key") is None

@@ -38,8 +38,8 @@ class WorkerShard:
     need not be aligned in memory, and compiled loops may add unaligned numbers in another order.
     """
 
-    def __init__(self, settings: Any, source: ShardSource, points: Any, number: int, first: int) -> None:
-        self._given = settings, source, points, number, first
+    def __init__(self, settings: Any, source: ShardSource, points: Any, first: int) -> None:
+        self._given = settings, source, points, first
         self._rows: Any = None
         self._size = 0
         self._cache: dict[str, Any] = {}
@@ -75,8 +75,8 @@ class WorkerShard:
         return WorkerShard, self._given
 
 
-def _load(settings: Any, source: ShardSource, points: Any, number: int, first: int) -> WorkerShard:
-    shard = WorkerShard(settings, source, points, number, first)
+def _load(settings: Any, source: ShardSource, points: Any, first: int) -> WorkerShard:
+    shard = WorkerShard(settings, source, points, first)
     shard.rows  # noqa: B018 - read now, so that errors belong to this task
     return shard
 
@@ -108,7 +108,7 @@ class ClusterShards:
         common = self._submit(_identity, settings), self._submit(_identity, points)
         firsts = np.cumsum([0, *(source.count for source in sources)])
         self._shards = [
-            self._submit(_load, common[0], source, common[1], k, int(firsts[k])) for k, source in enumerate(sources)
+            self._submit(_load, common[0], source, common[1], int(firsts[k])) for k, source in enumerate(sources)
         ]
 
     def _submit(self, function: Callable[..., Any], *args: Any) -> Any:

@@ -142,7 +142,7 @@ class LocalShards:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bregmat-shard") if threads > 1 else None
         firsts = np.cumsum([0, *(source.count for source in sources)])
         self._shards = [
-            LocalShard(partial(settings.load, source, points, k, int(firsts[k])), Path(self._folder.name) / str(k))
+            LocalShard(partial(settings.load, source, points, int(firsts[k])), Path(self._folder.name) / str(k))
             for k, source in enumerate(sources)
         ]
         self._lock = threading.Lock()

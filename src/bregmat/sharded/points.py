@@ -25,11 +25,10 @@ Combine = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True, eq=False)
 class PointBlock:
-    """Points with their labels, the number of the block among all blocks, and of its first row among all rows."""
+    """Points with their labels, and the number of its first row among all rows."""
 
     X: np.ndarray
     y: np.ndarray | None
-    number: int
     first: int
     is_worth_storing: ClassVar[bool] = False  # reading it again takes no longer
 
@@ -54,22 +53,15 @@ class BlockSettings:
     """How blocks are loaded."""
 
     key: str = field(default_factory=lambda: uuid4().hex)
-    is_shared: ClassVar[bool] = False
 
-    def load(self, source: PointSource, points: None, number: int, first: int) -> PointBlock:
-        """Read a block and check that its points are finite.
-
-        Parameters
-        ----------
-        source, points, number, first
-            As in :meth:`bregmat.sharded.shard_rows.ShardSettings.load`; a block has no points besides those of its source.
-        """
+    def load(self, source: PointSource, points: None, first: int) -> PointBlock:
+        """Read a block, which has no points besides those of its source, and check that they are finite."""
         try:
             X, y = source.read()
             check_finite("X", X)
         except (ValueError, TypeError, OSError) as error:
             raise type(error)(f"{source.place}: {error}") from error
-        return PointBlock(X, y, number, first)
+        return PointBlock(X, y, first)
 
 
 class PointsInBlocks:
@@ -92,11 +84,9 @@ class PointsInBlocks:
         self.executor = executor
         self.source = dense_points(X)
         self.shape: tuple[int, int] = tuple(self.source.shape)
-        n, d = self.shape
+        d = self.shape[1]
         sources = _sources(self.source, y, block_size or max(1, BLOCK // max(1, d)))
-        self.n_blocks = len(sources)
         self.shards = shards_on(executor, BlockSettings(), sources, None)
-        self._n = n
         self.example = np.arange(2.0 * d).reshape(2, d)  # what checks of scikit-learn look at
 
     def reduce(self, function: Callable[..., Any], *args: Any, combine: Combine = operator.add) -> Any:
@@ -109,19 +99,19 @@ class PointsInBlocks:
 
     def __getitem__(self, rows: Any) -> np.ndarray:
         """Rows by a slice or by row numbers, in any order, repeated or not."""
-        numbers = np.arange(self._n)[rows] if isinstance(rows, slice) else np.asarray(rows, dtype=np.int64)
+        numbers = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else np.asarray(rows, dtype=np.int64)
         wanted, place = np.unique(numbers, return_inverse=True)
         return np.concatenate(self.reduce(_select, wanted))[place]
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean squares and means of the columns."""
         sums, squares = self.reduce(_sums)
-        return squares / self._n, sums / self._n
+        return squares / self.shape[0], sums / self.shape[0]
 
     def scatter(self) -> tuple[np.ndarray, np.ndarray]:
         """``(X - mean)' (X - mean)``, and the sums of squares of the columns."""
         squares, mean = self.moments()
-        return self.reduce(_scatter, mean), squares * self._n
+        return self.reduce(_scatter, mean), squares * self.shape[0]
 
     def differ(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of rows are not identical; as :func:`bregmat.base.sampling.differ` without a norm for every row."""

@@ -81,15 +81,15 @@ class ShardSettings:
         is_shared = coordinates.base.shape[0] <= 2 * block_size
         return cls(replace(coordinates, base=None), divergence, loss, slack_weight, is_shared, uuid4().hex)
 
-    def load(self, source: ShardSource, points: Any, number: int, first: int) -> ShardRows:
+    def load(self, source: ShardSource, points: Any, first: int) -> ShardRows:
         """Read the rows of a shard, check them and bind them.
 
         Parameters
         ----------
         source : ShardSource
         points : ndarray or LazyPoints
-        number, first : int
-            Number of the shard among all shards, and of its first row among all rows.
+        first : int
+            Number of its first row among all rows.
         """
         try:
             rows = source.read()

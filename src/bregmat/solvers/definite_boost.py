@@ -288,8 +288,8 @@ class DefiniteBoost(SolverWithNeeds):
         """A block of projections."""
         # copies, since projections change them in place
         new = replace(state, matrix=state.matrix.copy(), dual=state.dual.copy(), level=state.level.copy())
-        is_cycle = self.block is None or self.order == "cyclic"
-        size = max(1, int(state.boost_rows.usable.sum())) if is_cycle else self.block
+        cycle = max(1, int(state.boost_rows.usable.sum()))
+        size = cycle if self.block is None or self.order == "cyclic" else self.block
         series, new.worst = self.project(new, size)
         new.series.append(series)
         new = replace(new, **state.progress(_set_trace_row(problem, new), self.corrected))
