@@ -1,6 +1,5 @@
 """Dual Newton: outcomes on problems of every kind, each proof worked out again without the operators and iterates."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import scipy.optimize
 
 import cases
-from bregmat import Constraints, ExitReason, Frobenius, LogDet, SquaredHinge, Status, VonNeumann, nearest_metric
+from bregmat import Constraints, ExitReason, Frobenius, LogDet, SquaredHinge, Status, VonNeumann
 from bregmat.certificates import restoration
 from bregmat.certificates.infeasibility import infeasibility
 from bregmat.certificates.problem import build_problem, dual_bound
@@ -17,8 +16,8 @@ from bregmat.engine.loop import solve
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
 from bregmat.operators.linear_maps import RankOneRows
+from bregmat.solvers import dual_newton
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
-from bregmat.solvers.continuation import Stage
 from bregmat.solvers.dual_newton import DualNewton
 from verified_calls import verify_outcome
 
@@ -174,43 +173,10 @@ def test_continuation_does_not_change_the_optimum(rng, divergence, monkeypatch):
     C = Constraints.sq_distance(i, j, rng.uniform(0.2, 2.0, 40), rng.choice(SENSES[:2], 40), weight=20.0)
     problem = _problem(divergence, Z, C)
     staged = _run(problem, Z, C, max_iter=300)
-    monkeypatch.setattr(Stage, "first", classmethod(lambda cls, problem, decades: cls(problem, decades)))
+    monkeypatch.setattr(dual_newton, "_first_share", lambda problem: 1.0)
     direct = _run(problem, Z, C, max_iter=300)
     assert staged.status is direct.status is Status.OPTIMAL
     assert staged.certificate.objective == pytest.approx(direct.certificate.objective, rel=2e-6)
-
-
-def test_the_first_stage_has_light_soft_rows(rng):
-    """The geometric mean of their curvatures, in units of the rows, is 30; hard rows and light weights need no stage."""
-    Z, G = _target(rng, 12, 4)
-    i, j = _pairs(rng, 12, 9)
-    for weight, hard in ((1e4, 0), (1e4, 3), (1.0, 3), (1.0, 9)):
-        C = _distances(G, i, j, ["<="] * 9, 0.1)
-        C = replace(C, weight=np.where(np.arange(9) < hard, np.inf, weight))
-        problem = _problem(VonNeumann(), Z, C)
-        stage, L = Stage.first(problem, 0.5), problem.losses
-        soft = (stage.problem.losses.curvature_at_bound * problem.unit**2)[~L.hard]
-        if weight == 1.0:
-            assert stage.is_last and stage.problem is problem
-        else:
-            assert not stage.is_last and np.array_equal(stage.problem.losses.hard, L.hard)
-            assert np.exp(np.log(soft).mean()) == pytest.approx(30.0)
-
-
-def test_heavy_soft_rows_of_frobenius_take_few_steps():
-    """26 steps; 64 with stages that began where the losses moved the prior by a factor of 30."""
-    rng = np.random.default_rng(4)
-    y = rng.integers(0, 3, 150)
-    X = rng.normal(size=(150, 12)) + 2.0 * rng.normal(size=(3, 12))[y]
-    rng = np.random.default_rng(5)
-    i = rng.integers(0, 150, 300)
-    j = (i + rng.integers(1, 150, 300)) % 150
-    low, high = np.percentile(((X[i] - X[j]) ** 2).sum(axis=1), [5, 95])
-    same = y[i] == y[j]
-    C = Constraints.sq_distance(i, j, np.where(same, low, high), np.where(same, "<=", ">="))
-    result = nearest_metric(X, C, slack_weight=1e4, divergence="frobenius", solver="dual_newton")
-    assert result.status is Status.OPTIMAL
-    assert result.n_iter <= 40
 
 
 def test_nearest_correlation_matrix():

@@ -31,14 +31,6 @@ class Stage:
         losses = L.weighted(np.where(L.hard, L.gamma, share * L.gamma))
         return cls(replace(problem, losses=losses), decades, share, is_last=False)
 
-    @classmethod
-    def first(cls, problem: NearestMatrix, decades: float) -> Stage:
-        """A stage of light slack weights if those of the problem are heavy, otherwise the problem itself."""
-        light = 30.0  # geometric mean of the curvatures of soft rows, in the units of the rows, in the first stage
-        L = problem.losses
-        logs = np.where(L.hard, 0.0, np.log(L.curvature_at_bound * problem.unit * problem.unit))
-        return cls.of(problem, light / np.exp(logs.sum() / max(1, problem.c - int(L.hard.sum()))), decades)
-
     def next(self, problem: NearestMatrix) -> Stage:
         """The following stage: the share grows faster if this stage took at most 3 steps, more slowly if more than 6."""
         factor = 1.5 if self.steps <= 3 else 0.6 if self.steps > 6 else 1.0

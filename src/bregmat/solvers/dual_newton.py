@@ -88,7 +88,7 @@ class DualNewton(SolverWithNeeds):
         iterate = _iterate_at(problem, mu)
         if iterate is None:
             raise ValueError("the prior is outside the domain of the divergence.")
-        return _measured(problem, stage or Stage.first(problem, 0.5), iterate, mu)
+        return _measured(problem, stage or Stage.of(problem, _first_share(problem), 0.5), iterate, mu)
 
     def step(self, problem: NearestMatrix, state: _DualState) -> _DualState:
         """One Newton step: minimise the quadratic model in the box, then search along its minimiser."""
@@ -208,6 +208,24 @@ def _in_next_stage(problem: NearestMatrix, state: _DualState) -> _DualState:
     if state.stage.is_last:
         return state
     return _measured(problem, state.stage.next(problem), state.iterate, state.dual)
+
+
+def _first_share(problem: NearestMatrix) -> float:
+    """Share of the slack weights at which the losses move the prior by a moderate factor; 1 if the whole weights do so."""
+    moderate = 30.0  # largest pull of the losses relative to the prior
+    L, x = problem.losses, problem.prior
+    p = problem.operator.values_diagonal(x)
+    rows = L.violated(p) & ~L.hard & (p > 0)
+    if not rows.any():
+        return 1.0
+    pull = np.zeros(problem.c)
+    pull[rows] = L.restrict(rows).derivatives(p[rows])[0]
+    x = np.maximum(x, 1e-12 * max(float(x.max(initial=0.0)), TINY))
+    # to first order, T moves by -A*(pull) and M by Psi o A*(pull); relative to the prior, by M0^-1/2 . M0^-1/2
+    Psi = problem.divergence.divided(problem.t0)
+    force = float(np.abs(eigvalsh(Psi * problem.operator.adjoint(pull) / np.sqrt(np.multiply.outer(x, x)))).max())
+    share = moderate / max(force, TINY)
+    return share if share < 0.1 else 1.0
 
 
 # ---------------------------------------------------------------------- the quadratic model

@@ -86,7 +86,7 @@ class MirrorNewton(SolverWithNeeds):
                 if iterate is not None:
                     break
                 A = 0.5 * A
-        stage = Stage.first(problem, 1.0) if start is None else Stage(problem, 1.0)
+        stage = first_stage(problem) if start is None else Stage(problem, 1.0)
         point = None if iterate is None else point_at(problem, iterate)
         if point is None or np.isinf(point.cost):
             point = first_point(stage.problem)
@@ -180,6 +180,14 @@ def drawn_sample(rows: Operator) -> tuple[np.ndarray, float] | None:
     """Numbers of a sample of the rows, and the weight of each; None if there are so few that a sample saves no time."""
     is_large = rows.c >= max(SAMPLE_FROM, ROWS_PER_ENTRY * rows.r * (rows.r + 1) / 2)
     return (rows.drawn(SAMPLE_SHARE), 1.0 / SAMPLE_SHARE) if is_large else None
+
+
+def first_stage(problem: NearestMatrix) -> Stage:
+    """A stage of light slack weights if those of the problem are heavy, otherwise the problem itself."""
+    light = 30.0  # geometric mean of the curvatures, in the units of the rows, in the first stage
+    curvature = problem.losses.curvature_at_bound * problem.unit * problem.unit
+    strength = np.exp(np.log(curvature).sum() / problem.c)
+    return Stage.of(problem, light / strength, 1.0) if strength > light else Stage(problem, 1.0)
 
 
 def point_at(problem: NearestMatrix, iterate: Iterate) -> MeasuredPoint:

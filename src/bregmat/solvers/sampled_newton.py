@@ -16,6 +16,7 @@ from bregmat.solvers.mirror_newton import (
     MirrorNewtonState,
     drawn_sample,
     first_point,
+    first_stage,
     point_at,
     state_at,
 )
@@ -78,7 +79,7 @@ class SampledNewton(MirrorNewton):
         drawn = None if start is not None else drawn_sample(problem.operator)
         if drawn is None:
             return super().init(problem, tol, start)
-        stage, (rows, weight) = Stage.first(problem, 1.0), drawn
+        stage, (rows, weight) = first_stage(problem), drawn
         losses = stage.problem.losses.restrict(rows)
         sample = replace(
             problem,
