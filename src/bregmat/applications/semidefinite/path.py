@@ -165,7 +165,7 @@ class _NewtonSystem:
 
         The products are computed row by row. Where rows nearly cancel in a sum, the matrix of the system has lost their difference.
         """
-        most_steps = 5  # one or two are enough, unless rows nearly cancel
+        most_steps = 30  # one or two are enough, unless rows nearly cancel or the system is ill-conditioned
         P, shift, rhs = self.scaled, self.ratio + self.scaled.relaxation, self.scale * rhs
 
         def product(y: np.ndarray) -> np.ndarray:
