@@ -197,8 +197,7 @@ class NearestMatrix(Problem):
                 error = eps * norms if self.errors is None else eps * norms + self.errors.of_matrices(norms)
                 rounding += L.value_rounding(p, error * norm, eps)
             if self.is_certain(met, norm):
-                missed = 0.0 if met.missed is None else float(np.abs(mu) @ met.missed)
-                upper = objective + missed + rounding
+                upper = objective + met.price(mu) + rounding
         return MatrixCertificate(
             **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=self.size
         )
