@@ -1,5 +1,6 @@
 """Dual Newton: outcomes on problems of every kind, each proof worked out again without the operators and iterates."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,7 @@ from bregmat.operators.compound import SignedSums
 from bregmat.operators.linear_maps import RankOneRows
 from bregmat.solvers import dual_newton
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
-from bregmat.solvers.dual_newton import DualNewton
+from bregmat.solvers.dual_newton import DualNewton, _link_gradient
 from verified_calls import verify_outcome
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())
@@ -290,6 +291,23 @@ def test_parallel_rows(rng):
     parallel = _problem(VonNeumann(), Z, C).parallel_rows
     assert parallel.intervals.tolist() in ([[0, 1]], [[3, 1]])
     assert set(parallel.idle) == {2, 4, 3 if parallel.intervals[0, 0] == 0 else 0}
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+@pytest.mark.parametrize("factor", [0.6, 1.5])
+def test_one_step_with_the_gradient_of_the_link_meets_one_row(rng, divergence, factor):
+    Z = rng.normal(size=(2, 4))
+    v = Z[0] - Z[1]
+    problem = _problem(divergence, Z, Constraints.sq_distance([0], [1], factor * (v @ v), "==", weight=np.inf))
+    start = DualNewton().init(problem, 1e-6, None)
+    assert _link_gradient(problem, start) is None  # not as the first step
+    force = _link_gradient(problem, replace(start, norm=1.0, first_norm=1.0))
+    force = start.gradient if divergence.name == "frobenius" else force
+    mu = -force / problem.operator.squared_norms(divergence.divided(problem.t0))
+    there = start.iterate.at(np.diag(problem.t0) - problem.operator.adjoint(mu))
+    assert np.allclose(problem.operator.values(there.matrix()), problem.losses.bound)
+    plain = -start.gradient / problem.operator.squared_norms(divergence.divided(problem.t0))
+    assert np.allclose(plain, mu, rtol=1e-9) == (divergence.name == "frobenius")
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)

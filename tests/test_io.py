@@ -440,6 +440,12 @@ def test_crafted_arrays(model, npy):
         {"shape": [2, 2], "dtype": "|O"},
         {"shape": [4], "dtype": "i1,i1"},
         {"dtype": "__import__('os').abort()"},
+        {"dtype": "i4,,"},
+        {"dtype": "(1e400,)f8"},
+        {"dtype": "<U0"},
+        {"dtype": "<S99999999999999999999"},
+        {"dtype": ["<f8"]},
+        {"dtype": None},
     ],
 )
 def test_crafted_records_of_arrays(model, record):

@@ -467,6 +467,27 @@ def test_null_vectors_that_are_not_finite_are_not_confirmed(value):
     assert not verify(replace(result, null_space=np.full_like(result.null_space, value)), **arguments).holds
 
 
+def test_prescribed_entries_of_another_problem_are_reported():
+    """They raised a ValueError."""
+    C, fixed = np.array([[1, 0.9, 0.2], [0.9, 1, 0.9], [0.2, 0.9, 1.0]]), np.eye(3, dtype=bool)
+    result = bregmat.nearest_correlation(C, fixed=fixed)
+    fixed[0, 1] = True
+    for more in ({"fixed": fixed}, {"bounds": (-0.8, 0.95)}):
+        report = verify(result, C=C, **more)
+        assert report.status is Status.UNKNOWN and "that the problem prescribes" in report.problems[0]
+
+
+@pytest.mark.parametrize("objective", ["divergence", "variance"])
+@pytest.mark.parametrize("value", [-1.0, np.nan])
+def test_distances_that_no_points_have_are_reported(rng, objective, value):
+    """Constraints with such bounds cannot be made; the error of making them was raised."""
+    X = rng.normal(size=(9, 2))
+    result = bregmat.unfold(X, n_neighbors=5, objective=objective)
+    assert "rtol is" in verify(replace(result, rtol=value)).problems[0]
+    wrong = np.full_like(result.sq_distances, value)
+    assert "sq_distances[0] is" in verify(replace(result, sq_distances=wrong)).problems[0]
+
+
 def test_every_class_of_results_has_a_verifier_for_all_of_its_statuses():
     """UNBOUNDED and INFEASIBLE are refused unless the verifier of the class checks their proofs."""
     public = {x for x in map(partial(getattr, bregmat), bregmat.__all__) if isinstance(x, type)}

@@ -190,20 +190,15 @@ class NearestMatrix(Problem):
             # D(M, M0) + sum loss; divergences and losses are negative by rounding only
             objective = float(np.maximum(self.offset + met.iterate.value() + L.value(p), 0.0))
         if met.max_violation <= FEASIBLE and not np.isinf(objective):
-            iterate, p, norms = met.iterate, met.values, self.operator.norms()
-            norm, terms = iterate.sizes()
+            p, norms = met.values, self.operator.norms()
+            norm, terms = met.iterate.sizes()
             rounding = eps * (abs(self.offset) + terms)
             if not L.hard.all():
                 error = eps * norms if self.errors is None else eps * norms + self.errors.of_matrices(norms)
                 rounding += L.value_rounding(p, error * norm, eps)
-            if met.missed is None:
-                upper = objective + rounding
-            else:
-                slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
-                # a hard row may be violated if its rounding is not small relative to its unit, and its slack is not clearly larger
-                limit = np.where(L.hard, np.maximum(UNCERTAIN * self.unit, slack / SURE), np.inf)
-                if (self._rounding_of_values(iterate, p, norms, norm, limit) <= limit).all():
-                    upper = objective + float(np.abs(mu) @ met.missed) + rounding
+            if self.is_certain(met, norm):
+                missed = 0.0 if met.missed is None else float(np.abs(mu) @ met.missed)
+                upper = objective + missed + rounding
         return MatrixCertificate(
             **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=self.size
         )
@@ -213,6 +208,18 @@ class NearestMatrix(Problem):
         lower, upper = self.losses.dual_box
         inside = 1.0 - 1e-12  # leaves infinite ends infinite
         return np.minimum(np.maximum(mu, inside * lower), inside * upper)
+
+    def is_certain(self, met: MetRows, norm: float) -> bool:
+        """Whether no hard row may be violated by the rounding of its value at a matrix of this norm.
+
+        It may if the rounding is not small relative to the unit of the row, and its slack is not clearly larger.
+        """
+        if met.missed is None:
+            return True
+        L, p = self.losses, met.values
+        slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
+        limit = np.where(L.hard, np.maximum(UNCERTAIN * self.unit, slack / SURE), np.inf)
+        return bool((self._rounding_of_values(met.iterate, p, self.operator.norms(), norm, limit) <= limit).all())
 
     def _rounding_of_values(
         self, iterate: Iterate, p: np.ndarray, norms: np.ndarray, norm: float, limit: np.ndarray

@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import struct
 import zipfile
 from collections import Counter
@@ -30,6 +31,7 @@ FORMAT = "bregmat-model"
 FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 64 * 2**20
+DTYPE = re.compile(rf"[<>|][{STORED_KINDS}][1-9][0-9]*")  # NumPy evaluates parts of other descriptions
 CHUNK = 2**20  # bytes that are read at a time
 MAX_EMPTY = 2**20  # product of the nonzero dimensions of an array without entries
 _BROKEN_ZIP = (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, struct.error, EOFError, OSError)
@@ -163,6 +165,8 @@ def _array(archive: zipfile.ZipFile, name: str, record: Any, size: int) -> np.nd
     if at < len(data) or not isinstance(record, dict) or hashlib.sha256(data).hexdigest() != record.get("sha256"):
         raise ValueError(f"array {name!r} was altered: its sha256 is not the recorded one")
     try:
+        if not DTYPE.fullmatch(record["dtype"]):
+            raise ValueError(f"its dtype is {record['dtype']}")
         shape, dtype = tuple(record["shape"]), np.dtype(record["dtype"])
         offset = len(data) - math.prod(shape) * dtype.itemsize
         if data[:8] != b"\x93NUMPY\x01\x00" or offset != 10 + int.from_bytes(data[8:10], "little"):
@@ -170,8 +174,6 @@ def _array(archive: zipfile.ZipFile, name: str, record: Any, size: int) -> np.nd
         # The size of the member does not limit the dimensions of an array without entries.
         if 0 in shape and math.prod(filter(None, shape)) > max(MAX_EMPTY, size):
             raise ValueError(f"it has no entries, but the shape {shape}")
-        if dtype.kind not in STORED_KINDS or dtype.itemsize == 0:
-            raise ValueError(f"its dtype is {dtype}")
         return np.ndarray(shape, dtype, data, offset, order="F" if record["is_fortran"] else "C")
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"array {name!r} cannot be restored ({error})") from error

@@ -7,6 +7,7 @@ the gradient of -g is ``xi(mu) - A(M)`` (xi the relaxed bounds; b for hard rows)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -102,10 +103,7 @@ class DualNewton(SolverWithNeeds):
         # relative residual to which the model is solved: smaller if the last step converged fast (Eisenstat and Walker 1996)
         is_fast = np.isfinite(state.norm) and state.length >= 0.3
         goal = min(0.3, max(1e-3, (norm / state.norm) ** 1.5)) if is_fast else 0.3
-        d, Hd, reached = self._minimiser(model, box, parallel.intervals, state, goal)
-        slope = float(q @ d)
-        predicted = -(slope + 0.5 * float(d @ Hd))  # decrease of the cost
-        accepted = _search(state.stage.problem, state, d, slope) if slope < 0 else None
+        accepted, predicted, reached = self._descent(model, box, parallel.intervals, state, goal)
         if accepted is None:  # once more with products in double precision, then the solver gives up
             new = replace(state, precise=True, missed=True, stalled=state.precise, norm=norm, first_norm=first)
             return _in_next_stage(problem, new) if state.precise else new
@@ -132,18 +130,40 @@ class DualNewton(SolverWithNeeds):
         )
         return _in_next_stage(problem, new) if new.stalled or left <= 1e-2 * abs(new.cost) else new
 
-    def _minimiser(
+    def _descent(
         self, model: Model, box: tuple[np.ndarray, np.ndarray], intervals: np.ndarray, state: _DualState, goal: float
+    ) -> tuple[tuple[Iterate, np.ndarray, float] | None, float, bool]:
+        """What the line search found along the minimiser of the model, the predicted decrease, and whether its goal was reached."""
+        predicted, reached = 0.0, True
+        for force in (_link_gradient(state.stage.problem, state), state.gradient):
+            if force is None:
+                continue
+            d, Hd, reached = self._minimiser(model, force, box, intervals, state, goal)
+            slope = float(state.gradient @ d)
+            predicted = -(float(force @ d) + 0.5 * float(d @ Hd))
+            accepted = _search(state.stage.problem, state, d, slope) if slope < 0 else None
+            if accepted is not None:
+                return accepted, predicted, reached
+        return None, predicted, reached
+
+    def _minimiser(
+        self,
+        model: Model,
+        force: np.ndarray,
+        box: tuple[np.ndarray, np.ndarray],
+        intervals: np.ndarray,
+        state: _DualState,
+        goal: float,
     ) -> tuple[np.ndarray, np.ndarray, bool]:
         """The minimiser d of the model in the box, ``H d``, and whether conjugate gradients reached their target."""
         d, Hd, reached = minimize_in_box(
-            model, state.gradient, *box, intervals, reduction=goal, rounds=ROUNDS, cg_steps=CG_STEPS
+            model, force, *box, intervals, reduction=goal, rounds=ROUNDS, cg_steps=CG_STEPS
         )
         # a few factorisations may cost less than one round of conjugate gradients
         free = int(((d > box[0]) & (d < box[1])).sum())
         is_cheap = 5.0 * flops(model, free) <= 4.0 * CG_STEPS * model.operator.c * model.operator.r**2
         if not reached and seconds_left() > 0 and (state.missed or is_cheap):
-            exact = minimize_exactly(model, state.gradient, *box, d)
+            exact = minimize_exactly(model, force, *box, d)
             if exact is not d:
                 d, Hd = exact, model.product(exact)
         return d, Hd, reached
@@ -239,7 +259,32 @@ def _step_box(problem: NearestMatrix, mu: np.ndarray, parallel: ParallelRows) ->
     return lower, upper
 
 
+def _link_gradient(problem: NearestMatrix, state: _DualState) -> np.ndarray | None:
+    """The gradient with ``(phi'(b) - phi'(p)) / phi''(p)`` in place of ``b - p`` on hard rows; None where that is not useful.
+
+    Both agree to first order, but the value p of a rank-one row beside a multiple of I satisfies ``phi'(p) = phi'(p0) - mu``, which
+    is linear in the multiplier. Far from the solution, where all rows move at once, it overshoots: it is used after full steps only.
+    """
+    # step length; share of the first gradient that is near; limit, times the gradient
+    full_step, near, max_ratio = 0.9, 0.1, 3.0
+    L, D, p = problem.losses, problem.divergence, state.values
+    if state.missed or state.length < full_step or not near * state.first_norm < state.norm < np.inf:
+        return None
+    rows = np.flatnonzero(L.hard & (L.bound > 0) & (p > 0))
+    if not len(rows):
+        return None
+    size = problem.operator.norms()[rows]
+    x, force = p[rows] / size, state.gradient.copy()
+    limit = max_ratio * np.abs(force[rows])
+    force[rows] = np.clip(size * (D.link(L.bound[rows] / size) - D.link(x)) / D.curvature(x), -limit, limit)
+    is_other = np.isfinite(force).all() and not np.allclose(force, state.gradient, rtol=1e-6, atol=0.0)
+    return force if is_other else None
+
+
 # ---------------------------------------------------------------------- the line search
+_Trial = tuple[Iterate, np.ndarray, float]  # iterate, dual weights, cost
+
+
 def _search(
     problem: NearestMatrix, state: _DualState, d: np.ndarray, slope: float
 ) -> tuple[Iterate, np.ndarray, float] | None:
@@ -247,18 +292,39 @@ def _search(
     first = _logdet_step(problem, state, d) if problem.divergence.is_congruence_invariant else 1.0
     lower, upper = problem.losses.dual_box
 
-    def trial(alpha: float) -> tuple[tuple[Iterate, np.ndarray], float] | None:
+    def trial(alpha: float) -> tuple[_Trial, float] | None:
         mu = np.minimum(np.maximum(state.dual + alpha * d, lower), upper)
         mu[np.abs(mu) <= 1e-14 * np.abs(state.dual)] = 0.0  # nonzero by rounding only
         iterate = _iterate_at(problem, mu)
         if iterate is None:
             return None
         cost = _cost(problem, iterate, mu)
-        return (iterate, mu), cost
+        return (iterate, mu, cost), cost
 
     rounding = 2e-15 * max(1.0, abs(state.cost))
     accepted = armijo(trial, state.cost, slope, rounding=rounding, first=first, outside=0.25, is_parabolic=True)
-    return None if accepted is None else (*accepted[0], accepted[1])
+    if accepted is None:
+        return None
+    point, alpha = accepted
+    if alpha == 1.0 and not problem.divergence.is_congruence_invariant:
+        point, alpha = _lengthened(trial, point, state.cost, slope, _longest_step(problem, state.dual, d))
+    return *point[:2], alpha
+
+
+def _lengthened(
+    trial: Callable[[float], tuple[_Trial, float] | None], point: _Trial, cost: float, slope: float, farthest: float
+) -> tuple[_Trial, float]:
+    """Double a full step while the cost falls by more than 0.6 of the tangent's fall; a parabola falls by 1/2 at its minimum."""
+    newton, alpha = point, 1.0
+    while cost - point[2] > -0.6 * alpha * slope and alpha < farthest:
+        if alpha > 64.0:  # g has no maximum along d: the rows contradict each other, and Newton steps find the proof
+            return newton, 1.0
+        longer = min(2.0 * alpha, farthest)
+        further = trial(longer)
+        if further is None or not further[1] < point[2]:
+            break
+        point, alpha = further[0], longer
+    return point, alpha
 
 
 def _logdet_step(problem: NearestMatrix, state: _DualState, d: np.ndarray) -> float:

@@ -97,6 +97,8 @@ class CorrelationVerifier(CorrelationInput):
 
     def __init__(self, arguments: Mapping[str, Any], result: CorrelationResult) -> None:
         super().__init__(arguments, result)
+        if len(result.dual) != len(result.rows):
+            raise ValueError(f"the result has {len(result.dual)} multipliers of {len(result.rows)} entries.")
         self.divergence = DIVERGENCES.resolve(arguments.get("divergence", "frobenius"))
         self.h2, bounds = np.ones((self.n, self.n), dtype=self.real), arguments.get("bounds")
         if self.h is not None:
@@ -111,8 +113,6 @@ class CorrelationVerifier(CorrelationInput):
         pairs = np.argwhere(np.triu(self.fixed & ~self.eye))
         wanted = np.concatenate([np.arange(self.n).repeat(2).reshape(-1, 2), pairs])
         self.rows = np.column_stack(np.triu_indices(self.n)) if self.h is not None else wanted
-        if not np.array_equal(result.rows, self.rows) or len(result.dual) != len(self.rows):
-            raise ValueError("the result does not have the multipliers of the prescribed entries of this problem.")
 
     def is_weighted(self, C: np.ndarray) -> bool:
         """Whether there are weights, bounds, or unknown entries beside fixed ones."""
@@ -145,6 +145,8 @@ class CorrelationVerifier(CorrelationInput):
 
     def check_claims(self) -> bool:
         """Compare attributes of the result that repeat arguments, and those that it may not have."""
+        if not np.array_equal(self.result.rows, self.rows):
+            return self.refuse("the multipliers are not those of the entries that the problem prescribes")
         is_forced = len(self.rows) > self.n and self.h is None
         if self.result.null_space is not None and not is_forced:
             self.report.problem("null vectors are named, which nothing forces")

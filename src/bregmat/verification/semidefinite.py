@@ -144,18 +144,13 @@ class UnfoldVerifier(Verifier):
         report.compare("rtol", settings["rtol"], 0.0)
         report.compare("n_components", settings["n_components"], 0.0)
         _check_axes(np.asarray(result.factor, dtype=float), first, group, report)
-        rows, unit = (
-            distance_rows(result.pairs, result.sq_distances, result.rtol),
-            float(result.sq_distances.mean()) * n**2,
-        )
-        is_variance, weight = (
-            settings.get("objective", "divergence") == "variance",
-            settings.get("slack_weight", np.inf),
-        )
+        unit, weight = float(result.sq_distances.mean()) * n**2, settings.get("slack_weight", np.inf)
+        is_variance = settings.get("objective", "divergence") == "variance"
         scale = 0.0 if is_variance else settings.get("prior_scale") or unit
         report.compare("prior_scale", scale, 1e-12 * scale)
         if report.problems:
             return
+        rows = distance_rows(result.pairs, result.sq_distances, result.rtol)
         # an orthonormal basis of the vectors that are constant on groups of repeated points and sum to 0
         root = np.sqrt(np.bincount(group))
         N = (np.linalg.svd(np.eye(len(root)) - np.outer(root, root) / n)[0][:, :-1] / root[:, None])[group]

@@ -64,7 +64,7 @@ class SoftmaxVerifier(Verifier):
         """The bound of ``mu = gamma (y - P)`` for the distributions P nearest to the claimed ones."""
         P = self.y - mu / self.gamma[:, None]
         sums = np.abs(P.sum(axis=1) - 1)
-        if max(-P.min(), np.abs(P[~self.allowed]).max(initial=0), sums.max()) > HALF_DIGITS:
+        if max(-P.min(initial=0), np.abs(P[~self.allowed]).max(initial=0), sums.max(initial=0)) > HALF_DIGITS:
             self.report.problem("the dual weights hold no distributions over the groups", Status.FEASIBLE)
         # the change of P is computed by itself: beside the sums of P, which are 1, small multipliers would lose their digits
         raised = np.where(self.allowed, np.maximum(P, 0), 0) - P

@@ -96,7 +96,8 @@ class SemidefiniteProgram(Problem):
             if objective >= bound:  # rows that are missed by rounding may be worth more than the gap
                 break
         rounding = self.rows.rounding_share * terms
-        if met.max_violation <= FEASIBLE and rounding <= CANCELLED * max(size, abs(objective)):
+        is_made_of_more = rounding <= CANCELLED * max(size, abs(objective))
+        if met.max_violation <= FEASIBLE and is_made_of_more and self.rows.is_certain(met, float(np.linalg.norm(M))):
             missed = 0.0 if met.missed is None else float(np.abs(mu) @ met.missed)
             upper = objective + missed + rounding
         return MatrixCertificate(
