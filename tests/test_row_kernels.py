@@ -15,6 +15,7 @@ from bregmat._kernels import eigen_update, logdet, secular, von_neumann
 from bregmat._kernels import online as kernels
 from bregmat._kernels import outer_rows as rows
 from bregmat._kernels import vectors as vector_kernels
+from bregmat._kernels.arrays import OuterRows
 from bregmat.solvers.row_projections import LogDetProjected, VonNeumannProjected
 from cases import pairs_case
 from flat_rows import CODES, COMPILED, EXACT, SLACK, losses, outer_rows, relaxed, root, row, sweep_case, vectors
@@ -379,6 +380,18 @@ def test_ctrl_c_during_a_sweep(divergence, rng, monkeypatch):
     assert (result.exit_reason, result.n_iter) == ("INTERRUPTED", 4)
     assert np.isfinite(result.dual).all()
     assert np.isfinite(result.gap)
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_rows_are_looked_at_once_and_not_in_every_part_of_a_sweep(divergence, rng, monkeypatch):
+    """A sweep of many rows has many parts, and a look at all rows in each of them would take longer than the projections."""
+    asked, are_single = [], OuterRows.are_single
+    monkeypatch.setattr(OuterRows, "are_single", lambda self: asked.append(self) or are_single(self))
+    monkeypatch.setattr(LogDetProjected, "pace", 1)
+    monkeypatch.setattr(VonNeumannProjected, "pace", 1)
+    how = {"divergence": divergence, "slack_weight": 1e3, "solver": CyclicProjection(), "tol": 1e-12, "max_iter": 20}
+    assert nearest_metric(*pairs_case(rng, c=50), **how).n_iter > 1
+    assert len(asked) == 1
 
 
 def test_losses_have_codes():

@@ -92,6 +92,7 @@ class Projected:
     _project: Any  # the compiled sweep over some rows
     matrix: Any  # method: the matrix itself, perhaps padded
     dual_part: Any  # method: the dual function without the conjugates of the losses
+    _single: tuple[OuterRows | None, bool] = (None, False)  # the rows that is_single was last asked for, and its answer
 
     def copy(self) -> Self:
         """An independent copy; work arrays are shared, since they hold nothing between projections."""
@@ -99,6 +100,12 @@ class Projected:
         for name in self.changing:
             setattr(new, name, getattr(self, name).copy())
         return new
+
+    def is_single(self, rows: OuterRows) -> bool:
+        """Whether every row is a single outer product."""
+        if self._single[0] is not rows:
+            self._single = rows, rows.are_single()
+        return self._single[1]
 
     def sweep(self, dual: np.ndarray, state: ProjectionState, settings: Any) -> dict[str, float]:
         """Project onto every row of the state once, and change the multipliers in place; the numbers for the trace."""
@@ -156,7 +163,7 @@ class LogDetProjected(Projected):
 
     def _project(self, dual: np.ndarray, totals: np.ndarray, counts: np.ndarray, rows: OuterRows, *rest: Any) -> None:
         totals[:3] = 0.0, *self.grown
-        work = None if rows.are_single() else np.empty((int(np.diff(rows.ptr).max()), len(self.Bt)))
+        work = None if self.is_single(rows) else np.empty((int(np.diff(rows.ptr).max()), len(self.Bt)))
         logdet_kernels.sweep_inplace(self.Bt, dual, self.limit, totals, counts, work, rows, *rest)
         self.logdet += totals[0]
         self.grown = totals[1:3].copy()
@@ -204,7 +211,7 @@ class VonNeumannProjected(Projected):
 
     def square(self, rows: OuterRows) -> np.ndarray:
         """Memory of the shape of M for the kernels; empty if every row is a single outer product."""
-        return np.empty((0, 0) if rows.are_single() else self.Vt.shape)
+        return np.empty((0, 0) if self.is_single(rows) else self.Vt.shape)
 
     def matrix(self) -> np.ndarray:
         """M."""
