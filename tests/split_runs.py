@@ -25,7 +25,8 @@ def machine(rng, n=60, ridge=0.0):
 def updated(A, b, x0=None, *, upper=None, signs=None, settings=None, callback=None, max_seconds=None, **limits):
     """Minimise ``1/2 v'Av + b'v`` over ``0 <= v <= upper``, and ``signs'v = signs'x0`` if there are signs."""
     upper = None if upper is None else np.full(len(b), upper, dtype=float)
-    equality = None if signs is None else (np.atleast_2d(signs), np.zeros(1))
+    total = 0.0 if signs is None or x0 is None else float(np.dot(signs, x0))
+    equality = None if signs is None else (np.atleast_2d(signs), np.array([total]))
     problem = QuadraticProgram.of(A, b, upper, equality)
     run = run_updates(problem, settings, x0, log=RunLog(callback, max_seconds), **limits)
     state, rows = run.state, None if run.ray is None else np.flatnonzero(run.ray)

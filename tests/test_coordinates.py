@@ -76,6 +76,9 @@ class TestIterate:
         A, F = symmetric(rng, self.r), iterate.F
         expected = F.T @ (iterate.mirror() - np.diag(D.link(x0)) + A) @ F
         assert np.allclose(iterate.residual(F.T @ A @ F), expected, rtol=1e-9, atol=1e-9)
+        # Newton's method takes its step from this matrix: what is not symmetric in the step moves the iterate off the direction of descent
+        R = iterate.residual(symmetric(rng, self.r))
+        assert np.array_equal(R, R.T)
 
     def test_moves(self, D, kind, rng):
         """To first order a step E moves M by F (S o E) F', and T by E / S in the frame."""

@@ -423,3 +423,17 @@ def test_hard_margin_coefficients_are_those_of_the_updates_over_the_smallest_mar
     alpha = machine.result_.alpha
     assert alpha == pytest.approx(v / smallest, rel=1e-9)
     assert (y * (K @ (alpha * y))).min() == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("x0", [None, [0.2, 0.3, 0.5], [1.0, 1.0, 0.0]])
+def test_the_equality_row_of_a_program_is_kept(x0):
+    """``x_1 + x_2 + x_3 = 1`` and ``x_1 - x_3 = -1/2``, from any start; the solutions are known."""
+    for row, e, expected in (([1.0, 1.0, 1.0], 1.0, [1 / 3] * 3), ([1.0, 0.0, -1.0], -0.5, [0.75, 1.0, 1.25])):
+        program = QuadraticProgram.build(np.eye(3), -np.ones(3), equality=([row], [e]))
+        assert run_updates(program, x0=x0, tol=1e-9).x == pytest.approx(expected, rel=1e-6)
+
+
+def test_two_equality_rows_are_refused():
+    program = QuadraticProgram.build(np.eye(3), -np.ones(3), equality=(np.eye(2, 3), [1.0, 1.0]))
+    with pytest.raises(ValueError, match="at most one equality row; got 2"):
+        run_updates(program)

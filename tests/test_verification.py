@@ -118,6 +118,18 @@ def test_own_slack_near_its_bound_does_not_cancel():
     assert found.losses.cost(value) == pytest.approx(1e3 * b * 2.0**-57, rel=1e-6, abs=0)
 
 
+@pytest.mark.parametrize("loss", [None, "relative_slack"])
+def test_a_dual_weight_far_below_the_slopes_of_values_holds(loss):
+    """The relaxed bound of such a weight is 0 in extended precision; entropy is finite there."""
+    rows = Constraints.sq_distance([0, 1], [1, 2], [5.0, 7.0], [">=", "<="])
+    hard = nearest_kernel(np.eye(3), rows, divergence="vonneumann", loss=loss)
+    how = {"divergence": "vonneumann", "loss": loss, "solver": "dual_newton", "max_iter": 0}
+    result = nearest_kernel(np.eye(3), rows, slack_weight=1e-6, warm_start=hard, **how)
+    assert (result.dual / 1e-6).min() < -1e5
+    assert result.dual_bound > -np.inf
+    assert verify(result).holds
+
+
 def test_rows_that_copies_make_0_hold():
     """Columns a and b of the prior are equal, so ``K_ka - K_kb`` is 0 at every matrix in its range, whose small eigenvalues hid it."""
     rng, n = np.random.default_rng(0), 38

@@ -183,7 +183,7 @@ class Spectral:
 
     def residual(self, A: np.ndarray) -> np.ndarray:
         """``T - T0 + A`` in the frame, for an adjoint A given in the frame."""
-        return add_diagonal(A - (self.F.T * self.t0) @ self.F, self.t)
+        return add_diagonal(symmetrize(A - (self.F.T * self.t0) @ self.F), self.t)
 
     def mirror(self) -> np.ndarray:
         """T in coordinates."""

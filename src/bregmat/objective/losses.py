@@ -350,8 +350,8 @@ class RelativeEntropy(OwnSlack):
     divergence: SpectralDivergence = VonNeumann()
 
     def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """``q log(q/c) - q + c`` by the relative excess; the general formula cancels near the bound."""
-        return q * _log_quotient(q, c) - (q - c)
+        """``q log(q/c) - q + c`` by the relative excess; the general formula cancels near the bound. It is c at 0."""
+        return q * _log_quotient(np.maximum(q, TINY), c) - (q - c)
 
     def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``log(q/c)``."""

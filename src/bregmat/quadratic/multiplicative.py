@@ -106,11 +106,12 @@ class MultiplicativeUpdates:
         """The state at the caller's start with its zeros raised, or at the default start."""
         if self.block is not None and problem.m:
             raise TypeError("MultiplicativeUpdates(block=...) needs a program without equality and intercept.")
-        multiplier = np.zeros(problem.m)
+        if problem.m > 1:
+            raise ValueError(f"the multiplicative updates take at most one equality row; got {problem.m}: use nnqp.")
+        multiplier, total = np.zeros(problem.m), float(problem.e.sum())
         if start is None or not (self.clamp == 0 or np.any(start)):
-            return self._state(problem, _ones(problem), multiplier, 0.0)
+            return self._state(problem, _ones(problem, total), multiplier, total)
         v = np.clip(np.array(start, dtype=float), 0.0, problem.upper)
-        total = float(problem.E[0] @ v) if problem.m else 0.0
         lifted = np.where(v == 0, np.minimum(_vanishing(problem, v, self.clamp), problem.upper), v)
         return self._state(problem, Point.of(problem, on_constraint(problem, lifted, total)), multiplier, total)
 
@@ -178,10 +179,12 @@ class MultiplicativeUpdates:
         return replace(state, point=at) if rise <= 4.0 * EPS * abs(point.F) else state
 
 
-def _ones(problem: QuadraticProgram) -> Point:
-    """The default start: ones as in the paper, reduced to satisfy the bounds and the zero sum, then scaled to the least objective."""
+def _ones(problem: QuadraticProgram, total: float) -> Point:
+    """The default start: ones as in the paper, reduced to satisfy the bounds and the sum, if this is 0 scaled to the least objective."""
     upper, b = problem.upper, problem.b
     v = np.minimum(1.0, 0.5 * upper)
+    if total:
+        return Point.of(problem, on_constraint(problem, v, total))
     for signs in problem.E:
         sides = [signs > 0, signs < 0]
         sums = [float(np.abs(signs[side]) @ v[side]) for side in sides]
@@ -321,8 +324,8 @@ def run_updates(
         As in :class:`UpdatesRun`. The run stops at the gap ``tol``, or without ``prove`` at this optimality residual, which is the
         ``violation`` of the history.
     x0 : ndarray, shape (n,), optional
-        Only its zeros are changed (see ``clamp``). The default start is ones as in the paper, shrunk into the box and to a zero sum,
-        then scaled to the smallest objective.
+        Its zeros are changed (see ``clamp``), and its entries are multiplied by factors where the equality row does not hold. The default
+        start is ones as in the paper, changed to satisfy the box and the row, and scaled to the smallest objective if the row has e = 0.
     """
     settings, log = settings or MultiplicativeUpdates(), log or RunLog()
     with np.errstate(all="ignore"):

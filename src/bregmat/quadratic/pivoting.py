@@ -27,7 +27,7 @@ SINGLES = 10  # exchanges of single variables before pivoting gives up
 
 def first_sides(program: QuadraticProgram, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Guess the active set by coordinate descent with over-relaxation: point, and side (-1 at zero, 0 free, 1 at the upper bound)."""
-    relaxation, max_sweeps = 1.3, 20
+    relaxation, max_sweeps = 1.4, 20
     A, b, upper = program.A, program.b, program.upper
     if start is None:
         along = A.sum(axis=0)
