@@ -78,9 +78,9 @@ MUTATIONS = (
     ),
     ("certificates/problem.py", "- float(conjugate) - rounding", "- rounding"),
     (
-        "certificates/restoration.py",
-        "return 0.0 if self.missed is None else float(np.abs(mu) @ self.missed)",
-        "return 0.0",
+        "certificates/problem.py",
+        "upper = objective + met.price(mu) + rounding",
+        "upper = objective",
     ),
     (
         "certificates/problem.py",

@@ -98,7 +98,7 @@ class SemidefiniteProgram(Problem):
         rounding = self.rows.rounding_share * terms
         is_made_of_more = rounding <= CANCELLED * max(size, abs(objective))
         if met.max_violation <= FEASIBLE and is_made_of_more and self.rows.is_certain(met, float(np.linalg.norm(M))):
-            upper = objective + met.price(mu) + rounding
+            upper = objective + rounding + met.price(mu)
         return MatrixCertificate(
             **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=size
         )
