@@ -151,7 +151,9 @@ def _manifest(archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
     if missing := sorted(expected - names):
         raise ValueError(f"members are missing: {', '.join(missing)}")
     if extra := sorted(names - expected):
-        raise ValueError(f"members that the manifest does not name, or names once: {', '.join(map(repr, extra))}")
+        raise ValueError(
+            f"members that the manifest does not name, or that occur more than once: {', '.join(map(repr, extra))}"
+        )
     return manifest
 
 
