@@ -79,7 +79,7 @@ MUTATIONS = (
     ("certificates/problem.py", "- float(conjugate) - rounding", "- rounding"),
     (
         "certificates/problem.py",
-        "upper = objective + met.price(mu) + rounding",
+        "upper = self.upper_bound(met, mu, objective + rounding, norm)",
         "upper = objective",
     ),
     (

@@ -196,8 +196,7 @@ class NearestMatrix(Problem):
             if not L.hard.all():
                 error = eps * norms if self.errors is None else eps * norms + self.errors.of_matrices(norms)
                 rounding += L.value_rounding(p, error * norm, eps)
-            if self.is_certain(met, norm):
-                upper = objective + met.price(mu) + rounding
+            upper = self.upper_bound(met, mu, objective + rounding, norm)
         return MatrixCertificate(
             **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=self.size
         )
@@ -208,17 +207,25 @@ class NearestMatrix(Problem):
         inside = 1.0 - 1e-12  # leaves infinite ends infinite
         return np.minimum(np.maximum(mu, inside * lower), inside * upper)
 
-    def is_certain(self, met: MetRows, norm: float) -> bool:
-        """Whether no hard row may be violated by the rounding of its value at a matrix of this norm.
+    def upper_bound(self, met: MetRows, mu: np.ndarray, objective: float, norm: float) -> float:
+        """The objective, and what it costs that hard rows are missed by rounding; inf if rounding may hide that one is violated.
 
-        It may if the rounding is not small relative to the unit of the row, and its slack is not clearly larger.
+        Rounding may hide it if it is not small relative to the unit of the row, and the slack of the row is not clearly larger.
+
+        Parameters
+        ----------
+        met, mu, objective : MetRows, ndarray (c,), float
+            The restored matrix, the dual weights, and the objective with its rounding.
+        norm : float
+            Norm of the matrix.
         """
         if met.missed is None:
-            return True
+            return objective
         L, p = self.losses, met.values
         slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
         limit = np.where(L.hard, np.maximum(UNCERTAIN * self.unit, slack / SURE), np.inf)
-        return bool((self._rounding_of_values(met.iterate, p, self.operator.norms(), norm, limit) <= limit).all())
+        rounding = self._rounding_of_values(met.iterate, p, self.operator.norms(), norm, limit)
+        return objective + float(np.abs(mu) @ met.missed) if (rounding <= limit).all() else np.inf
 
     def _rounding_of_values(
         self, iterate: Iterate, p: np.ndarray, norms: np.ndarray, norm: float, limit: np.ndarray

@@ -38,10 +38,6 @@ class MetRows(NamedTuple):
     max_violation: float = 0.0
     missed: np.ndarray | None = None
 
-    def price(self, mu: np.ndarray) -> float:
-        """What it costs, at dual weights (c,), that hard rows are missed by rounding."""
-        return 0.0 if self.missed is None else float(np.abs(mu) @ self.missed)
-
 
 def with_met_rows(
     problem: NearestMatrix, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE

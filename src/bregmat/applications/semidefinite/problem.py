@@ -96,9 +96,8 @@ class SemidefiniteProgram(Problem):
             if objective >= bound:  # rows that are missed by rounding may be worth more than the gap
                 break
         rounding = self.rows.rounding_share * terms
-        is_made_of_more = rounding <= CANCELLED * max(size, abs(objective))
-        if met.max_violation <= FEASIBLE and is_made_of_more and self.rows.is_certain(met, float(np.linalg.norm(M))):
-            upper = objective + rounding + met.price(mu)
+        if met.max_violation <= FEASIBLE and rounding <= CANCELLED * max(size, abs(objective)):
+            upper = self.rows.upper_bound(met, mu, objective + rounding, float(np.linalg.norm(M)))
         return MatrixCertificate(
             **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=size
         )
