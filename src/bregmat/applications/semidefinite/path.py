@@ -166,7 +166,7 @@ class _NewtonSystem:
         Where rows nearly cancel in a sum, the matrix of the system has lost their difference, and the products of the rows have not: a
         few steps of conjugate gradients with them correct the solution.
         """
-        most_steps, roundings = 5, 16.0  # the residual at which they end, in units of EPS and the right-hand side
+        most_steps, small = 5, 1e-10  # the residual at which they end, relative to the right-hand side
         P, shift, rhs = self.scaled, self.ratio + self.scaled.relaxation, self.scale * rhs
         precondition = partial(cholesky_solve, self.factor)
 
@@ -178,7 +178,7 @@ class _NewtonSystem:
         y = precondition(rhs)
         for _ in range(2):
             y = y + precondition(rhs - self.matrix @ y)
-        left, goal = rhs - product(y), roundings * EPS * float(np.linalg.norm(rhs))
+        left, goal = rhs - product(y), small * float(np.linalg.norm(rhs))
         y += conjugate_gradients(
             product, left, goal=goal, max_iter=most_steps, precondition=precondition, is_euclidean=True
         ).x
