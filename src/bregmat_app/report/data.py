@@ -54,7 +54,17 @@ class FoldScores:
 
 @dataclass(frozen=True, eq=False)
 class ReportData:
-    """The content of a report of a learned matrix. The certificate is read from `result`."""
+    """The content of a report of a learned matrix. The certificate is read from `result`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MetricLearner
+    >>> from bregmat_app.report import ReportData
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = MetricLearner(random_state=0).fit(X, y)
+    >>> data = ReportData("Iris", learner.result_, X, learner.constraints_, y, learner=learner)
+    """
 
     title: str  # heading of the page, e.g. "Metric learned from wine.csv"
     result: MatrixResult

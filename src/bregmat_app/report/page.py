@@ -27,7 +27,17 @@ _MARKERS = dict(zip((*MARKERS, "."), "●■▲◆▼✚✖◀▶⬟•"))
 
 
 def render_report(data: ReportData) -> str:
-    """Render the report as one HTML document, which loads nothing from elsewhere and opens offline."""
+    """Render the report as one HTML document, which loads nothing from elsewhere and opens offline.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, nearest_metric
+    >>> from bregmat_app.report import ReportData, render_report
+    >>> X, rows = np.eye(3), Constraints.sq_distance(0, 1, 1.0, "<=")
+    >>> render_report(ReportData("Three points", nearest_metric(X, rows), X, rows)).splitlines()[0]
+    '<!DOCTYPE html>'
+    """
     page = _templates().get_template("page.html")
     return page.render(
         data=data,
