@@ -1,4 +1,4 @@
-"""Further problems that the methods of this library solve, each in a room of its own that lists what others may use.
+"""Further problems that the methods of this library solve, each in a package of its own.
 
 Nearest distributions, boosting, correlation matrices, balanced cuts, semidefinite programs, unfolding, softmax over groups.
 """

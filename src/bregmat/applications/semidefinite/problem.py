@@ -123,7 +123,7 @@ class SemidefiniteProgram(Problem):
                 lowest = _lowest(S, (ROUNDINGS + np.sqrt(np.count_nonzero(mu))) * EPS * size)
                 weights, lost = weights - min(lowest, 0.0) * (1.0 + 1e-9) * self.trace_weights, 0.0
             conjugate, terms = self.rows.losses.conjugate_sum(weights)
-            bound = -float(conjugate) - lost - 2.0 * ROUNDINGS * EPS * float(terms)  # `verify` wants no less
+            bound = -float(conjugate) - lost - 2.0 * ROUNDINGS * EPS * float(terms)  # at least what `verify` subtracts
             if np.isfinite(bound):
                 return bound, weights
         return -np.inf, mu
